@@ -1,0 +1,96 @@
+// FileSystem: every call that touches a disk, behind one interface that tests can make fail.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardkit/base/result.h"
+
+namespace shardkit {
+
+/// A file open for reading at any position, from any number of threads at once.
+class RandomAccessFile {
+ public:
+  virtual ~RandomAccessFile() = default;
+
+  /// The path it was opened by.
+  virtual const std::string& path() const = 0;
+  /// Bytes when it was opened.
+  virtual std::uint64_t size() const = 0;
+
+  /// Fills `out` with the bytes at [offset, offset + out.size()).
+  ///
+  /// @error kIo the operating system failed, or the file ends before `out` is full (it was
+  ///            shortened while it was read); the message names file and offset
+  virtual Status read_at(std::uint64_t offset, std::span<std::byte> out) const = 0;
+};
+
+/// A file being made. Not visible under its final name until the stage that holds it is published.
+class WritableFile {
+ public:
+  virtual ~WritableFile() = default;
+
+  /// Writes all of `data` at `offset`; threads may write different ranges at once.
+  /// @error kIo
+  virtual Status write_at(std::uint64_t offset, std::span<const std::byte> data) = 0;
+  /// Sets the length; bytes never written read as zero. Also reserves nothing.
+  virtual Status resize(std::uint64_t bytes) = 0;
+  /// Waits until the bytes are on the device.
+  virtual Status sync() = 0;
+  /// Closes it; write errors that were held back appear here. Later calls are errors.
+  virtual Status close() = 0;
+};
+
+enum class FileKind { kRegular, kDirectory, kOther };
+
+struct FileInfo {
+  FileKind kind = FileKind::kOther;
+  std::uint64_t bytes = 0;
+};
+
+struct DirectoryEntry {
+  std::string name;  ///< without the folder
+  FileInfo info;     ///< of what a link points to; a dangling link is kOther
+};
+
+/// The disk. Implementations are safe to use from many threads.
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  /// @error kNotFound no such file; kIo it cannot be opened, or is no regular file
+  virtual Result<std::unique_ptr<RandomAccessFile>> open(const std::string& path) = 0;
+  /// Creates a file that must not exist yet. @error kIo
+  virtual Result<std::unique_ptr<WritableFile>> create(const std::string& path) = 0;
+  /// Follows links. @error kNotFound, kIo
+  virtual Result<FileInfo> info(const std::string& path) = 0;
+  /// What a folder holds, sorted by name. @error kNotFound, kIo
+  virtual Result<std::vector<DirectoryEntry>> list(const std::string& path) = 0;
+  /// The parent must exist and the path must not. @error kIo
+  virtual Status make_directory(const std::string& path) = 0;
+  /// Replaces `to` if it is a file or an empty folder. @error kIo
+  virtual Status rename(const std::string& from, const std::string& to) = 0;
+  /// Swaps two existing names in one step. @error kUnsupported the file system cannot; kIo
+  virtual Status exchange(const std::string& a, const std::string& b) = 0;
+  /// Removes a file, or a folder with all it holds; links are removed, not followed. A path that
+  /// does not exist is success. @error kIo
+  virtual Status remove_all(const std::string& path) = 0;
+  /// Makes renames and new names in a folder durable. @error kIo
+  virtual Status sync_directory(const std::string& path) = 0;
+  /// Bytes that an unprivileged user may still write there. @error kIo
+  virtual Result<std::uint64_t> free_bytes(const std::string& path) = 0;
+};
+
+/// The operating system's own.
+FileSystem& posix_file_system();
+
+/// The whole of a small file.
+/// @error kLimit it is larger than `limit_bytes`; else as open() and read_at()
+Result<std::string> read_whole_file(FileSystem& fs, const std::string& path,
+                                    std::uint64_t limit_bytes);
+
+}  // namespace shardkit
