@@ -1,0 +1,53 @@
+// config.json of a Hugging Face model: the few facts that a merge needs, and a change of its dtype.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardkit/base/result.h"
+#include "shardkit/tensor/dtype.h"
+
+namespace shardkit::hf {
+
+/// Sizes that imply tensor shapes. Of text_config where there is one (a model of text and images),
+/// else of the top level; not set where the file does not say.
+struct TextSizes {
+  std::optional<std::int64_t> vocab_size;
+  std::optional<std::int64_t> hidden_size;
+  std::optional<std::int64_t> intermediate_size;
+  std::optional<std::int64_t> num_attention_heads;
+  std::optional<std::int64_t> num_key_value_heads;
+  std::optional<std::int64_t> head_dim;
+};
+
+struct ModelConfig {
+  std::string text;                           ///< the file as it was
+  std::vector<std::string> architectures;     ///< empty where missing or null
+  std::string model_type;                     ///< empty where missing
+  std::string text_model_type;                ///< model_type of text_config; empty without one
+  std::optional<bool> tie_word_embeddings;    ///< of the top level, else of text_config
+  std::optional<DType> dtype;                 ///< "dtype" or "torch_dtype", top level first
+  TextSizes sizes;
+};
+
+/// Reads the text of a config.json. Only what is above is looked at; a member of another kind than
+/// expected counts as missing, so that no odd model is turned away.
+///
+/// @error kCorrupt the text is no JSON object, by the rules of json::parse with python_numbers
+/// @error kLimit   as json::parse
+Result<ModelConfig> parse_config(std::string text);
+
+/// Whether transformers ties the input and output embeddings: what the file says; where it says
+/// nothing, the default of the model type's configuration class (transformers 5.24); false for a
+/// model type without a known default.
+bool ties_word_embeddings(const ModelConfig& config);
+
+/// The text with the top-level dtype changed: in "dtype" and in "torch_dtype", whichever are
+/// there; all other bytes stay. With neither, the text as it is.
+///
+/// @error as json::replace_member
+Result<std::string> with_dtype(const ModelConfig& config, DType dtype);
+
+}  // namespace shardkit::hf

@@ -1,0 +1,20 @@
+// Shapes that a config.json implies for the tensors of well-known model families.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "shardkit/base/dims.h"
+#include "shardkit/hf/config.h"
+
+namespace shardkit::hf {
+
+/// The full shape of a decoder's tensor, where model type and config leave no doubt; else nothing.
+/// A wrong answer would turn good checkpoints away, so it knows few names: embeddings, lm_head,
+/// the projections of attention and dense MLP, and the norms over the hidden size.
+///
+/// Model types (transformers 5.24): llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text,
+/// phi3 is not among them (fused projections), nor is any mixture of experts.
+std::optional<Dims> implied_shape(const ModelConfig& config, std::string_view name);
+
+}  // namespace shardkit::hf
