@@ -38,12 +38,18 @@ enum class CutOrder {
               ///< StridedShards cut what they left by the plain rule
 };
 
+/// The largest product of a tensor's split factors. FSDP2 writes the number of tensor-parallel
+/// shards there; the limit bounds the intervals and boxes that a hostile file can ask for.
+inline constexpr std::int64_t kMaxSplitFactor = 65536;
+
 /// Checks what placements and shape must satisfy to mean anything: as many placements as mesh
 /// dimensions, dims in range, split factors >= 1, a shard_order that lists exactly the sharding
 /// mesh dimensions, Partial ops not mixed (sum with avg excepted).
 ///
 /// @error kCorrupt a condition does not hold
-/// @error kUnsupported Partial ops are mixed
+/// @error kUnsupported Partial ops are mixed, or a shard_order reorders a dimension that a
+///                     StridedShard cuts
+/// @error kLimit the split factors multiply to more than kMaxSplitFactor
 Status check_sharding(const Sharding& sharding);
 
 /// The intervals of every tensor dimension that `coordinate` holds.
@@ -52,11 +58,11 @@ Status check_sharding(const Sharding& sharding);
 /// @param coordinate  one for each mesh dimension, 0 <= c < mesh size
 /// @return            one list for each tensor dimension; the local shape is their sizes
 ///
-/// Pure arithmetic. A shard list costs the product of the split factors.
+/// Pure arithmetic. A list has at most as many intervals as the split factors multiply to.
 std::vector<Intervals> local_intervals(const Sharding& sharding, const Dims& coordinate,
                                        CutOrder order = CutOrder::kSpec);
 
-/// The sizes of local_intervals().
+/// The sizes of local_intervals(), without making them: constant time for each placement.
 Dims local_shape(const Sharding& sharding, const Dims& coordinate,
                  CutOrder order = CutOrder::kSpec);
 
