@@ -31,7 +31,8 @@ class Events {
 };
 
 /// As parse(), but hands each part to `events` as it comes; memory does not grow with the text.
-/// An error from `events` without a byte offset gets that of the part it was about.
+/// An error from `events` gets a byte offset: of a string or name its start, else the byte behind
+/// which the part was complete.
 Status read_events(std::string_view text, Events& events, const ParseLimits& limits = {});
 
 }  // namespace shardkit::json

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "shardkit/base/result.h"
@@ -10,11 +11,12 @@
 namespace shardkit::json {
 
 struct ParseLimits {
-  std::size_t depth = 100;         ///< arrays and objects inside each other
-  std::size_t bytes = 64u << 20;   ///< of text; the tree takes up to 30 times as much memory
+  std::size_t depth = 100;        ///< arrays and objects inside each other
+  std::size_t bytes = 16u << 20;  ///< of text; a tree takes up to 30 times as much memory
   /// Take the words NaN, Infinity and -Infinity for numbers, as Python's json module writes them
   /// (config.json of Mamba-2 models holds one).
   bool python_numbers = false;
+  std::uint64_t text_offset = 0;  ///< of the text in its file; added to the offsets in errors
 };
 
 /// Parses one document of RFC 8259, which must be all of `text` but for white space.
