@@ -89,20 +89,34 @@ Result<Contest> make_contest(const Sharding& sharding, std::size_t dim) {
   } else if (contest.spec.size() > 2 && !even) {
     if (contest.spec.size() > kMaxPermutedCuts)
       return undecided(dim, fmt::format("{} shards do not divide it", contest.spec.size()));
-    for (Cuts& order : every_order(contest.physical)) contest.candidates.push_back(std::move(order));
+    for (Cuts& order : every_order(contest.physical))
+      contest.candidates.push_back(std::move(order));
   }
   return contest;
 }
 
+// Whether a recorded size of 0 says nothing: where another dimension leaves a rank without
+// elements, FSDP2 records 0 for the dimension that it shards (torch 2.13, _fsdp_common.py
+// _get_dim_chunked_size).
+bool is_empty_elsewhere(const Sharding& sharding, std::size_t dim, const LocalShape& rank) {
+  for (std::size_t d = 0; d < rank.shape.size(); ++d)
+    if (d != dim && rank.shape[d] == 0 &&
+        size_after(sharding.shape[d], cuts_of(sharding, d, CutOrder::kSpec), rank.coordinate) == 0)
+      return true;
+  return false;
+}
+
 // Drops the candidates that a recorded size contradicts.
-Status keep_fitting(Contest& contest, std::span<const LocalShape> known) {
+Status keep_fitting(const Sharding& sharding, Contest& contest,
+                    std::span<const LocalShape> known) {
   std::vector<bool> fits(contest.candidates.size(), true);
   for (const LocalShape& rank : known) {
     const std::int64_t recorded = rank.shape[contest.dim];
     bool any = false;
     for (std::size_t c = 0; c < fits.size(); ++c) {
       const bool equal =
-          size_after(contest.length, contest.candidates[c], rank.coordinate) == recorded;
+          size_after(contest.length, contest.candidates[c], rank.coordinate) == recorded ||
+          (recorded == 0 && is_empty_elsewhere(sharding, contest.dim, rank));
       any = any || equal;
       fits[c] = fits[c] && equal;
     }
@@ -159,6 +173,17 @@ Result<Verdict> judge(const Sharding& sharding, const Contest& contest) {
                                     : "orders that hold different elements fit the local shapes");
 }
 
+// A tensor without elements: whatever the order, no rank may hold any.
+Result<CutOrder> decide_empty(const Sharding& sharding, std::span<const LocalShape> known) {
+  for (const LocalShape& rank : known)
+    if (!whole(rank.shape).empty())
+      return Error(ErrorCode::kIncomplete, "a local shape does not fit the placements")
+          .expected("no elements, as in global shape " + to_string(sharding.shape))
+          .found(fmt::format("local shape {} at mesh coordinate {}", to_string(rank.shape),
+                             to_string(rank.coordinate)));
+  return CutOrder::kSpec;
+}
+
 }  // namespace
 
 Result<CutOrder> decide_cut_order(const Sharding& sharding, std::span<const LocalShape> known) {
@@ -168,10 +193,11 @@ Result<CutOrder> decide_cut_order(const Sharding& sharding, std::span<const Loca
           .expected("as many as global shape " + to_string(sharding.shape))
           .found(fmt::format("local shape {} at mesh coordinate {}", to_string(rank.shape),
                              to_string(rank.coordinate)));
+  if (whole(sharding.shape).empty()) return decide_empty(sharding, known);
   Verdict verdict = Verdict::kEither;
   for (std::size_t d = 0; d < sharding.shape.size(); ++d) {
     SHARDKIT_ASSIGN(Contest contest, make_contest(sharding, d));
-    SHARDKIT_TRY(keep_fitting(contest, known));
+    SHARDKIT_TRY(keep_fitting(sharding, contest, known));
     SHARDKIT_ASSIGN(const Verdict dim_verdict, judge(sharding, contest));
     if (dim_verdict == Verdict::kEither) continue;
     if (verdict != Verdict::kEither && verdict != dim_verdict)

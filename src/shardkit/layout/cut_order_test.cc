@@ -143,6 +143,25 @@ TEST(DecideCutOrder, SplitFactorsThatFsdp2DoesNotWriteFollowThePlacements) {
             CutOrder::kSpec);
 }
 
+TEST(DecideCutOrder, ARankWithoutElementsMayRecordNoRows) {
+  // FSDP2 of PyTorch 2.13 over 2 columns on 3 tensor-parallel ranks: the third holds [1, 0] and
+  // records [0, 0].
+  const Sharding two = sharding_of({2, 3}, {Shard{0}, Shard{1}}, {2, 2});
+  EXPECT_EQ(decide_cut_order(two, std::vector<LocalShape>{{{0, 0}, {1, 1}}, {{0, 2}, {0, 0}}})
+                .value(),
+            CutOrder::kSpec);
+  EXPECT_THAT(decide_cut_order(two, std::vector<LocalShape>{{{0, 1}, {0, 0}}}),
+              Fails(ErrorCode::kIncomplete, "expected 1 in dimension 0"));
+
+  // Nothing at all to cut: FSDP2 records no rows on any rank of a [73, 0] tensor.
+  const Sharding none = sharding_of({3, 2}, {StridedShard{0, 2}, Shard{0}}, {73, 0});
+  EXPECT_EQ(decide_cut_order(none, std::vector<LocalShape>{{{0, 0}, {0, 0}}, {{0, 1}, {0, 0}}})
+                .value(),
+            CutOrder::kSpec);
+  EXPECT_THAT(decide_cut_order(none, std::vector<LocalShape>{{{0, 1}, {13, 1}}}),
+              Fails(ErrorCode::kIncomplete, "expected no elements"));
+}
+
 TEST(DecideCutOrder, AShapeThatFitsNothingNamesItsCoordinate) {
   const Sharding plain = sharding_of({2}, {Shard{0}}, {5, 2});
   EXPECT_THAT(decide_cut_order(plain, std::vector<LocalShape>{{{0}, {3, 2}}, {{1}, {3, 2}}}),

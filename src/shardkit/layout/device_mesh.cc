@@ -66,7 +66,8 @@ std::optional<Dims> DeviceMesh::coordinate_of(std::int64_t rank) const {
 
 std::string to_string(const DeviceMesh& mesh) {
   constexpr std::size_t kShown = 16;  // a line that still reads; larger meshes end in "..."
-  std::string text = mesh.shape().empty() ? "0-d mesh" : fmt::format("{}", fmt::join(mesh.shape(), "x"));
+  std::string text =
+      mesh.shape().empty() ? "0-d mesh" : fmt::format("{}", fmt::join(mesh.shape(), "x"));
   if (!mesh.dim_names().empty()) text += fmt::format(" ({})", fmt::join(mesh.dim_names(), ", "));
   const std::vector<std::int64_t>& ranks = mesh.ranks();
   if (ranks.size() == 1) return text + fmt::format(" of rank {}", ranks.front());

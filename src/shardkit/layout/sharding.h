@@ -75,7 +75,13 @@ struct LocalShape {
 /// Decides which order the bytes follow from the recorded local shapes of the ranks that are
 /// known, all together (one rank's shape may fit both while its rows differ).
 ///
-/// Where every shard count divides its dimension both orders agree and kSpec is returned.
+/// Where every shard count divides its dimension both orders agree and kSpec is returned. A rank
+/// that holds no element may record size 0 in a dimension where local_shape() has more: FSDP2 does,
+/// where another dimension leaves the rank nothing.
+///
+/// @param sharding  REQUIRES check_sharding(sharding).ok()
+/// @param known     coordinates inside the mesh; shapes from the files, believed in nothing
+/// Cost: linear in `known`; where no shape decides, the mesh's coordinates are compared one by one.
 ///
 /// @error kIncomplete a recorded shape fits neither order (the message names the coordinate),
 ///                    or both orders fit though they hold different elements
