@@ -1,0 +1,56 @@
+# What a newcomer types. Each target installs what is missing (Debian, Ubuntu) and says so.
+#
+#   make build     the program, at build/shardkit
+#   make demo      merges the sample checkpoint into out/ and inspects both
+#   make test      builds everything and runs all tests that need no PyTorch
+#   make interop   tests against PyTorch, transformers and safetensors, in build/interop-venv
+#   make clean     removes build/ and out/
+
+JOBS ?= $(shell nproc)
+SAMPLE := tests/fixtures/torch-2.13.0/fsdp2_fp32_w4
+INSTALL := tools/install_dependencies.sh
+VENV := build/interop-venv
+
+.PHONY: build demo test interop clean
+.DEFAULT_GOAL := build
+
+build/build.ninja:
+	@$(INSTALL) build
+	cmake --preset release
+
+build: build/build.ninja
+	cmake --build build -j $(JOBS) --target shardkit_program
+
+demo: build
+	rm -rf out
+	build/shardkit inspect $(SAMPLE)
+	build/shardkit merge --backend fsdp --local_dir $(SAMPLE) --target_dir out
+	build/shardkit inspect out
+	@echo
+	@echo "out/ is a Hugging Face model folder. Your own checkpoint:"
+	@echo "  build/shardkit merge --backend fsdp --local_dir CHECKPOINT --target_dir MODEL"
+
+test:
+	@$(INSTALL) build test
+	cmake --preset release
+	cmake --build build -j $(JOBS)
+	@if ctest --test-dir build -j $(JOBS) --output-on-failure; then \
+	  echo "make test: all tests passed"; \
+	else \
+	  echo "make test: FAILED, see above; again with: ctest --test-dir build --rerun-failed"; exit 1; \
+	fi
+
+# PyTorch goes in first, alone: everything else is pinned to what was tried with it.
+$(VENV)/installed: tests/interop/requirements.txt
+	@$(INSTALL) interop
+	rm -rf $(VENV)
+	python3 -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet $$(grep '^torch==' $<)
+	$(VENV)/bin/python -m pip install --quiet -r $<
+	cp $< $@
+
+interop: build $(VENV)/installed
+	$(VENV)/bin/python -m pytest tests/interop
+
+clean:
+	rm -rf build out
