@@ -33,7 +33,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 FORBIDDEN = re.compile(
     r"std::(cout|cerr|clog)\b|\bfmt::print(ln)?\s*\(|\b(printf|fprintf|vprintf|vfprintf|dprintf|puts"
     r"|fputs|putchar|perror)\s*\(|\b(abort|exit|_exit|_Exit|quick_exit|terminate)\s*\(|\bthrow\b")
-TEST_FILE = re.compile(r"_(test|bench|fuzz)\.cc$")
+TEST_FILE = re.compile(r"(_(test|bench|fuzz)\.cc|_test_util\.h)$")
 # Result::value() throws by its contract: it is for scripts and tests, which have no caller to tell.
 MAY_THROW = "src/shardkit/base/result.h"
 
@@ -102,6 +102,10 @@ class Checker:
                 if path.suffix == ".h" and not in_headers:
                     self.complain(path, line, "<%s> may stand only in .cc files" % name)
                 return
+        if name.startswith("cli/"):
+            if room not in ("cli", "tests"):
+                self.complain(path, line, "a room may not include the program's %s" % name)
+            return
         if "/" in name and not SYSTEM_FOLDER.match(name):
             self.complain(path, line, "<%s> is of no library that tools/check_layers.py knows" % name)
 

@@ -48,6 +48,11 @@ class CheckLayersTest(unittest.TestCase):
                       self.wrong("src/shardkit/io/a.cc", '#include "shardkit/testing/m.h"\n')[0])
         self.assertEqual(len(self.wrong("cli/main.cc", '#include "shardkit/testing/m.h"\n')), 2)
 
+    def test_the_program_stands_above_all_rooms(self):
+        self.assertEqual(self.wrong("cli/main.cc", '#include "cli/command.h"\n'), [])
+        self.assertEqual(self.wrong("src/shardkit/io/a.cc", '#include "cli/command.h"\n'),
+                         ["src/shardkit/io/a.cc:1: a room may not include the program's cli/command.h"])
+
     def test_unknown_rooms_are_named(self):
         self.assertEqual(self.wrong("src/shardkit/io/a.cc", '#include "shardkit/attic/a.h"\n'),
                          ["src/shardkit/io/a.cc:1: no room is called attic"])
