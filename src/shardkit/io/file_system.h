@@ -37,8 +37,6 @@ class WritableFile {
   /// Writes all of `data` at `offset`; threads may write different ranges at once.
   /// @error kIo
   virtual Status write_at(std::uint64_t offset, std::span<const std::byte> data) = 0;
-  /// Sets the length; bytes never written read as zero. Also reserves nothing.
-  virtual Status resize(std::uint64_t bytes) = 0;
   /// Waits until the bytes are on the device.
   virtual Status sync() = 0;
   /// Closes it; write errors that were held back appear here. Later calls are errors.
