@@ -62,8 +62,8 @@ std::optional<std::uint64_t> parse_digits(std::string_view text) {
 Result<std::uint64_t> parse_size(std::string_view text) {
   const auto refuse = [&] {
     return Error(ErrorCode::kInvalidArgument, fmt::format("'{}' is no size in bytes", text))
-        .expected("a number, alone or with B, KB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB "
-                  "(powers of 1024)");
+        .expected("a number, alone or with B, KB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, "
+                  "TiB (powers of 1024)");
   };
   const std::string_view trimmed = trim(text);
   const std::size_t number_end = trimmed.find_first_not_of("0123456789.");

@@ -15,7 +15,7 @@ namespace shardkit {
 /// (huggingface_hub serialization/_base.py, SIZE_UNITS); KiB, MiB, GiB, TiB powers of 1024. No
 /// unit means bytes. A fraction needs a unit; what is left below one byte is cut off.
 ///
-/// @error kInvalidArgument no such text, or more than 2^63 - 1 bytes; the message says what is taken
+/// @error kInvalidArgument no such text, or more than 2^63 - 1 bytes; it says what is taken
 Result<std::uint64_t> parse_size(std::string_view text);
 
 /// For people: "999 B", "1.5 kB", "2.0 GB", in powers of 1000 with one decimal.

@@ -133,7 +133,8 @@ class Adapter {
   bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception& e) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..."
     std::string_view what = e.what();
-    if (const std::size_t place = what.find("] "); place != what.npos) what.remove_prefix(place + 2);
+    const std::size_t place = what.find("] ");
+    if (place != what.npos) what.remove_prefix(place + 2);
     const bool too_large = e.id == 406;
     error = Error(too_large ? ErrorCode::kLimit : ErrorCode::kCorrupt,
                   fmt::format("not valid JSON: {}", what))

@@ -15,7 +15,8 @@ using testing::Fails;
 using testing::IsOk;
 
 TEST(JsonParse, KeepsOrderKindsAndEscapes) {
-  const auto document = parse(" {\"z\": [1, -2, 0.5, \"a\\u00e9\\ud83d\\ude00\\n\"], \"a\": null}\n");
+  const auto document =
+      parse(" {\"z\": [1, -2, 0.5, \"a\\u00e9\\ud83d\\ude00\\n\"], \"a\": null}\n");
   ASSERT_THAT(document, IsOk());
   const auto* object = document->get_if<Object>();
   ASSERT_NE(object, nullptr);
@@ -73,7 +74,8 @@ TEST(JsonParse, RefusesWhatIsNoJson) {
 
 TEST(JsonParse, RefusesBytesThatHide) {
   EXPECT_THAT(parse("\xEF\xBB\xBF{}"), Fails(ErrorCode::kCorrupt, "byte order mark"));
-  EXPECT_THAT(parse(std::string_view("{}\0{", 4)), Fails(ErrorCode::kCorrupt, "NUL byte: offset 2"));
+  EXPECT_THAT(parse(std::string_view("{}\0{", 4)),
+              Fails(ErrorCode::kCorrupt, "NUL byte: offset 2"));
   EXPECT_THAT(parse(std::string_view("\0", 1)), Fails(ErrorCode::kCorrupt, "NUL"));
 }
 

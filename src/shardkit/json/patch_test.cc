@@ -19,7 +19,8 @@ TEST(JsonPatch, ReplacesEveryKindOfValue) {
   for (const char* old : {"\"float32\"", "null", "1", "-1.5e3", "[1, [\"]\"], 2]", "true",
                           "{\"a\": {\"}\": 1}, \"b\": \"\\\"\"}", "\"\"", "NaN", "-Infinity"}) {
     const std::string text = "\n{ \"x\":[1],\t\"k\"  : " + std::string(old) + " ,\"z\":{} }\r\n";
-    EXPECT_EQ(replaced(text, "k", "\"bf\""), "\n{ \"x\":[1],\t\"k\"  : \"bf\" ,\"z\":{} }\r\n") << old;
+    EXPECT_EQ(replaced(text, "k", "\"bf\""), "\n{ \"x\":[1],\t\"k\"  : \"bf\" ,\"z\":{} }\r\n")
+        << old;
   }
   EXPECT_EQ(replaced("{\"k\":1}", "k", "22"), "{\"k\":22}");
   EXPECT_EQ(replaced("{\"k\":1,\"l\":2}", "l", "[]"), "{\"k\":1,\"l\":[]}");

@@ -18,7 +18,8 @@ namespace {
 std::string number_text(double value) {
   if (!std::isfinite(value)) return "null";
   char buffer[32];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
   std::string_view text(buffer, static_cast<std::size_t>(end.ptr - buffer));  // -d.ddde+XX
 
   const std::size_t e = text.find('e');
