@@ -31,9 +31,10 @@ struct FileLayout {
 /// by element type (wide ones first), then by name, back to back (safetensors 0.8, tensor.rs
 /// prepare()).
 ///
-/// @error kUnsupported     a dtype that has no safetensors name; the message names the tensor
-/// @error kInvalidArgument two tensors of one name, the name "__metadata__", an empty name or one
-///                         with a NUL or that is not UTF-8, a shape that is negative or overflows
+/// @error kUnsupported     a dtype that has no safetensors name (complex128, complex32), or a
+///                         float4_e2m1fn_x2 scalar; the message names the tensor
+/// @error kInvalidArgument two tensors of one name, the name "__metadata__", a name with a NUL or
+///                         that is not UTF-8, a shape that is negative or overflows
 /// @error kLimit           a header of more than kMaxHeaderBytes
 Result<FileLayout> lay_out(std::span<const TensorSpec> tensors);
 

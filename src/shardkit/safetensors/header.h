@@ -30,7 +30,7 @@ struct TensorRecord {
 struct Header {
   std::vector<std::pair<std::string, std::string>> metadata;  ///< `__metadata__`, in file order
   std::vector<TensorRecord> tensors;                          ///< in data order
-  std::uint64_t data_offset = 0;                              ///< of the data, from the file's start
+  std::uint64_t data_offset = 0;                              ///< bytes before the data
 };
 
 /// Reads and checks a header. What it returns may be believed: the tensors tile the data exactly
