@@ -11,8 +11,8 @@
 
 namespace shardkit::hf {
 
-/// Sizes that imply tensor shapes. Of text_config where there is one (a model of text and images),
-/// else of the top level; not set where the file does not say.
+/// Sizes that imply tensor shapes, of text_config (in a model of text and images) or of the top
+/// level. Not set where the file does not say, or where both say different things.
 struct TextSizes {
   std::optional<std::int64_t> vocab_size;
   std::optional<std::int64_t> hidden_size;
@@ -29,6 +29,7 @@ struct ModelConfig {
   std::string text_model_type;                ///< model_type of text_config; empty without one
   std::optional<bool> tie_word_embeddings;    ///< of the top level, else of text_config
   std::optional<DType> dtype;                 ///< "dtype" or "torch_dtype", top level first
+  bool quantized = false;                     ///< has a quantization_config
   TextSizes sizes;
 };
 

@@ -11,10 +11,13 @@ namespace shardkit::hf {
 
 /// The full shape of a decoder's tensor, where model type and config leave no doubt; else nothing.
 /// A wrong answer would turn good checkpoints away, so it knows few names: embeddings, lm_head,
-/// the projections of attention and dense MLP, and the norms over the hidden size.
+/// attention and MLP projections, and norms.
 ///
-/// Model types (transformers 5.24): llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text,
-/// phi3 is not among them (fused projections), nor is any mixture of experts.
+/// Model types (transformers 5.24): llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, and
+/// the text part of gemma3, qwen2_vl, qwen2_5_vl, qwen3_vl. None with experts, none with fused
+/// projections, nothing of a quantized model.
+///
+/// @param name without wrapper parts
 std::optional<Dims> implied_shape(const ModelConfig& config, std::string_view name);
 
 }  // namespace shardkit::hf

@@ -1,0 +1,121 @@
+// Reads config.json and changes its dtype.
+#include "shardkit/hf/config.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "shardkit/json/parse.h"
+#include "shardkit/json/patch.h"
+
+namespace shardkit::hf {
+namespace {
+
+/// Model types whose configuration class has tie_word_embeddings = True, in transformers 5.24 and
+/// in 4.x. Only decoders, and only where both agree: if we left out an lm_head that the loader does
+/// not tie, it would be lost; if we keep one that the loader ties, nothing is.
+constexpr std::array<std::string_view, 16> kTiedByDefault{
+    "bloom",  "cohere",      "cohere2", "falcon", "gemma", "gemma2", "gemma3",     "gemma3_text",
+    "gpt2",   "gpt_bigcode", "gpt_neo", "mamba",  "mpt",   "opt",    "starcoder2", "xglm"};
+
+/// The names of the dtype's member, the newer first (transformers 4.56 renamed it).
+constexpr std::array<std::string_view, 2> kDTypeKeys{"dtype", "torch_dtype"};
+
+const json::Value* find_object(const json::Value& value, std::string_view key) {
+  const json::Value* member = value.find(key);
+  return member != nullptr && member->get_if<json::Object>() != nullptr ? member : nullptr;
+}
+
+std::string find_string(const json::Value& value, std::string_view key) {
+  const json::Value* member = value.find(key);
+  const auto* text = member == nullptr ? nullptr : member->get_if<std::string>();
+  return text == nullptr ? std::string() : *text;
+}
+
+std::optional<bool> find_bool(const json::Value& value, std::string_view key) {
+  const json::Value* member = value.find(key);
+  const auto* flag = member == nullptr ? nullptr : member->get_if<bool>();
+  return flag == nullptr ? std::nullopt : std::optional<bool>(*flag);
+}
+
+std::optional<std::int64_t> find_int(const json::Value& value, std::string_view key) {
+  const json::Value* member = value.find(key);
+  return member == nullptr ? std::nullopt : member->as_int64();
+}
+
+std::optional<DType> find_dtype(const json::Value& value) {
+  for (const std::string_view key : kDTypeKeys) {
+    const std::string text = find_string(value, key);
+    std::string_view name = text;
+    if (name.starts_with("torch.")) name.remove_prefix(6);
+    if (const auto dtype = dtype_from_torch_name(name)) return dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<ModelConfig> parse_config(std::string text) {
+  SHARDKIT_ASSIGN(const json::Value top, json::parse(text, {.python_numbers = true}));
+  if (top.get_if<json::Object>() == nullptr)
+    return Error(ErrorCode::kCorrupt, "the model's configuration is no JSON object")
+        .found(json::kind_name(top));
+  const json::Value* nested = find_object(top, "text_config");
+  static const json::Value kNothing = json::Object{};
+  const json::Value& text_config = nested == nullptr ? kNothing : *nested;
+
+  ModelConfig config;
+  config.text = std::move(text);
+  if (const json::Value* names = top.find("architectures"))
+    if (const auto* array = names->get_if<json::Array>())
+      for (const json::Value& item : array->items)
+        if (const auto* name = item.get_if<std::string>()) config.architectures.push_back(*name);
+  config.model_type = find_string(top, "model_type");
+  config.text_model_type = find_string(text_config, "model_type");
+  config.tie_word_embeddings = find_bool(top, "tie_word_embeddings");
+  if (!config.tie_word_embeddings)
+    config.tie_word_embeddings = find_bool(text_config, "tie_word_embeddings");
+  config.dtype = find_dtype(top);
+  if (!config.dtype) config.dtype = find_dtype(text_config);
+  config.quantized = find_object(top, "quantization_config") != nullptr ||
+                     find_object(text_config, "quantization_config") != nullptr;
+
+  const auto size = [&](std::string_view key) -> std::optional<std::int64_t> {
+    const auto outer = find_int(top, key);
+    const auto inner = find_int(text_config, key);
+    if (outer && inner && *outer != *inner) return std::nullopt;
+    return inner ? inner : outer;
+  };
+  config.sizes.vocab_size = size("vocab_size");
+  config.sizes.hidden_size = size("hidden_size");
+  config.sizes.intermediate_size = size("intermediate_size");
+  config.sizes.num_attention_heads = size("num_attention_heads");
+  config.sizes.num_key_value_heads = size("num_key_value_heads");
+  config.sizes.head_dim = size("head_dim");
+  return config;
+}
+
+bool ties_word_embeddings(const ModelConfig& config) {
+  if (config.tie_word_embeddings) return *config.tie_word_embeddings;
+  return std::find(kTiedByDefault.begin(), kTiedByDefault.end(), config.model_type) !=
+         kTiedByDefault.end();
+}
+
+Result<std::string> with_dtype(const ModelConfig& config, DType dtype) {
+  std::string text = config.text;
+  const std::string value = fmt::format("\"{}\"", torch_name(dtype));
+  for (const std::string_view key : kDTypeKeys) {
+    auto patched = json::replace_member(text, key, value);
+    if (patched.ok()) {
+      text = *std::move(patched);
+    } else if (patched.error().code() != ErrorCode::kNotFound) {
+      return std::move(patched).error();
+    }
+  }
+  return text;
+}
+
+}  // namespace shardkit::hf

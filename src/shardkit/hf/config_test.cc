@@ -1,0 +1,112 @@
+// Tests of config.json: what is read from it, the default ties, the patched dtype.
+#include "shardkit/hf/config.h"
+
+#include "shardkit/hf/golden_test_util.h"
+#include "shardkit/testing/matchers.h"
+
+namespace shardkit::hf {
+namespace {
+
+using testing::Fails;
+
+TEST(ParseConfig, ReadsATextModel) {
+  const ModelConfig config = config_of(R"({
+    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "dtype": "bfloat16",
+    "tie_word_embeddings": true, "vocab_size": 40, "hidden_size": 24, "intermediate_size": 36,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 10})");
+  EXPECT_EQ(config.architectures, std::vector<std::string>{"Qwen2ForCausalLM"});
+  EXPECT_EQ(config.model_type, "qwen2");
+  EXPECT_EQ(config.text_model_type, "");
+  EXPECT_EQ(config.dtype, DType::kBFloat16);
+  EXPECT_EQ(config.tie_word_embeddings, true);
+  EXPECT_FALSE(config.quantized);
+  EXPECT_EQ(config.sizes.vocab_size, 40);
+  EXPECT_EQ(config.sizes.hidden_size, 24);
+  EXPECT_EQ(config.sizes.intermediate_size, 36);
+  EXPECT_EQ(config.sizes.num_attention_heads, 4);
+  EXPECT_EQ(config.sizes.num_key_value_heads, 2);
+  EXPECT_EQ(config.sizes.head_dim, 10);
+}
+
+TEST(ParseConfig, LooksIntoTextConfig) {
+  const ModelConfig config = config_of(R"({
+    "model_type": "gemma3", "hidden_size": 8, "vocab_size": 40,
+    "vision_config": {"hidden_size": 99, "num_attention_heads": 3, "dtype": "float64"},
+    "text_config": {"model_type": "gemma3_text", "tie_word_embeddings": false, "dtype": "float16",
+                    "hidden_size": 24, "head_dim": 10, "vocab_size": 40},
+    "quantization_config": {"bits": 4}})");
+  EXPECT_EQ(config.text_model_type, "gemma3_text");
+  EXPECT_EQ(config.tie_word_embeddings, false);
+  EXPECT_EQ(config.dtype, DType::kFloat16);
+  EXPECT_TRUE(config.quantized);
+  EXPECT_EQ(config.sizes.hidden_size, std::nullopt);  // both levels say different things
+  EXPECT_EQ(config.sizes.head_dim, 10);
+  EXPECT_EQ(config.sizes.vocab_size, 40);
+  EXPECT_EQ(config.sizes.num_attention_heads, std::nullopt);
+
+  EXPECT_EQ(config_of(R"({"tie_word_embeddings": true, "text_config":
+                          {"tie_word_embeddings": false}})").tie_word_embeddings, true);
+}
+
+TEST(ParseConfig, KnowsEverySpellingOfTheDtype) {
+  const auto dtype = [](const char* text) { return config_of(text).dtype; };
+  EXPECT_EQ(dtype(R"({"torch_dtype": "float16"})"), DType::kFloat16);
+  EXPECT_EQ(dtype(R"({"torch_dtype": "torch.float32"})"), DType::kFloat32);
+  EXPECT_EQ(dtype(R"({"dtype": "bfloat16", "torch_dtype": "float16"})"), DType::kBFloat16);
+  EXPECT_EQ(dtype(R"({"dtype": null, "torch_dtype": "float16"})"), DType::kFloat16);
+  EXPECT_EQ(dtype(R"({"dtype": "auto"})"), std::nullopt);
+  EXPECT_EQ(dtype(R"({"dtype": {"": "bfloat16"}})"), std::nullopt);
+  EXPECT_EQ(dtype("{}"), std::nullopt);
+}
+
+TEST(ParseConfig, TurnsNoOddModelAway) {
+  const ModelConfig config = config_of(R"({"architectures": null, "model_type": 3,
+    "tie_word_embeddings": "yes", "text_config": [], "vocab_size": "many", "hidden_size": 2.5,
+    "time_step_limit": [0.0, Infinity]})");
+  EXPECT_TRUE(config.architectures.empty());
+  EXPECT_EQ(config.model_type, "");
+  EXPECT_EQ(config.tie_word_embeddings, std::nullopt);
+  EXPECT_EQ(config.sizes.vocab_size, std::nullopt);
+  EXPECT_EQ(config.sizes.hidden_size, std::nullopt);
+}
+
+TEST(ParseConfig, Refuses) {
+  EXPECT_THAT(parse_config("[]"), Fails(ErrorCode::kCorrupt, "no JSON object: found array"));
+  EXPECT_THAT(parse_config("{"), Fails(ErrorCode::kCorrupt, "not valid JSON"));
+  EXPECT_THAT(parse_config(R"({"dtype": "a", "dtype": "b"})"),
+              Fails(ErrorCode::kCorrupt, "'dtype' comes twice"));
+}
+
+TEST(WithDtype, ChangesTheTopLevelOnly) {
+  const auto changed = [](const std::string& text, DType dtype) {
+    return with_dtype(config_of(text), dtype).value();
+  };
+  EXPECT_EQ(changed("{ \"a\":1,\r\n\t\"torch_dtype\" :\"float32\" , \"text_config\": "
+                    "{\"dtype\": \"float32\"}}\n\n", DType::kBFloat16),
+            "{ \"a\":1,\r\n\t\"torch_dtype\" :\"bfloat16\" , \"text_config\": "
+            "{\"dtype\": \"float32\"}}\n\n");
+  EXPECT_EQ(changed(R"({"dtype": null, "torch_dtype": "float16", "x": [NaN]})", DType::kFloat32),
+            R"({"dtype": "float32", "torch_dtype": "float32", "x": [NaN]})");
+  EXPECT_EQ(changed(R"({"text_config": {"dtype": "float16"}})", DType::kFloat32),
+            R"({"text_config": {"dtype": "float16"}})");
+}
+
+TEST(TiesWordEmbeddings, DefaultsAreTransformers) {
+  int tied = 0;
+  const json::Value document = golden("tie_defaults.json");
+  for (const auto& [model_type, value] : members(document)) {
+    const ModelConfig config = config_of(R"({"model_type": ")" + model_type + "\"}");
+    if (!ties_word_embeddings(config)) continue;
+    ++tied;
+    ASSERT_NE(value.get_if<bool>(), nullptr) << model_type;
+    EXPECT_TRUE(*value.get_if<bool>()) << model_type;
+  }
+  EXPECT_EQ(tied, 16);
+  EXPECT_FALSE(ties_word_embeddings(config_of(R"({"model_type": "llama"})")));
+  EXPECT_FALSE(ties_word_embeddings(config_of("{}")));
+  EXPECT_FALSE(ties_word_embeddings(
+      config_of(R"({"model_type": "gemma2", "tie_word_embeddings": false})")));
+}
+
+}  // namespace
+}  // namespace shardkit::hf

@@ -1,0 +1,45 @@
+// The pairs of names that transformers' models tie.
+#include "shardkit/hf/ties.h"
+
+#include <array>
+#include <string_view>
+#include <unordered_set>
+
+namespace shardkit::hf {
+namespace {
+
+struct KnownTie {
+  std::string_view alias;
+  std::string_view canonical;
+};
+
+/// `_tied_weights_keys` of the decoders in transformers 5.24 (models/*/modeling_*.py), and the
+/// names that 4.x saved for models of text and images. Where a model has two of the canonical
+/// names, the first here counts.
+constexpr std::array kKnownTies{
+    KnownTie{"lm_head.weight", "model.embed_tokens.weight"},           // llama, qwen2, gemma, ...
+    KnownTie{"lm_head.weight", "model.language_model.embed_tokens.weight"},  // qwen2_vl, gemma3
+    KnownTie{"language_model.lm_head.weight", "language_model.model.embed_tokens.weight"},  // 4.x
+    KnownTie{"lm_head.weight", "model.text_model.embed_tokens.weight"},      // idefics3, smolvlm
+    KnownTie{"lm_head.weight", "transformer.wte.weight"},              // gpt2, gpt_bigcode, mpt
+    KnownTie{"lm_head.weight", "transformer.word_embeddings.weight"},  // bloom, falcon
+    KnownTie{"lm_head.weight", "model.decoder.embed_tokens.weight"},   // opt
+    KnownTie{"lm_head.weight", "backbone.embeddings.weight"},          // mamba, mamba2
+};
+
+}  // namespace
+
+std::vector<TiedPair> tied_pairs(const ModelConfig& config, std::span<const std::string> names) {
+  std::vector<TiedPair> pairs;
+  if (!ties_word_embeddings(config)) return pairs;
+  const std::unordered_set<std::string_view> present(names.begin(), names.end());
+  for (const std::string& name : names)
+    for (const KnownTie& tie : kKnownTies)
+      if (tie.alias == name && present.contains(tie.canonical)) {
+        pairs.push_back({std::string(tie.canonical), name});
+        break;
+      }
+  return pairs;
+}
+
+}  // namespace shardkit::hf
