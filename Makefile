@@ -50,7 +50,8 @@ $(VENV)/installed: tests/interop/requirements.txt
 	cp $< $@
 
 interop: build $(VENV)/installed
-	$(VENV)/bin/python -m pytest tests/interop
+	cmake --build build -j $(JOBS) --target box_rule
+	$(VENV)/bin/python -m pytest -p no:cacheprovider tests/interop
 
 clean:
 	rm -rf build out

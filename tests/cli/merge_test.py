@@ -73,7 +73,7 @@ class MergeTest(program.ProgramTest):
         for flag in ["--backend", "--local_dir", "--target_dir", "--hf_model_config_path", "--dtype",
                      "--max-shard-size", "--threads", "--memory-budget", "--overwrite", "--quiet",
                      "--json", "--replicas", "--plain-tensors", "--keep-tied"]:
-            self.assertIn(flag, text)
+            self.assertIn(flag.replace("_", "-"), text.replace("_", "-"))
         self.assertRegex(self.run_program("--version", exit_code=0).stdout, r"^shardkit 0\.1\.0")
 
     # ---- what is written ----
