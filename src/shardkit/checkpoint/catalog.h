@@ -1,0 +1,79 @@
+// Catalog: every tensor of a checkpoint, and where its pieces lie on the ranks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardkit/layout/box.h"
+#include "shardkit/layout/sharding.h"
+#include "shardkit/tensor/accumulate.h"
+#include "shardkit/tensor/tensor.h"
+
+namespace shardkit {
+
+/// A box of a tensor, and the strided bytes that hold it on one rank.
+///
+/// The pieces of one (replica, addend) form a layer. The layer of replica 0 is what a merge
+/// writes; a tensor is proven whole when each layer covers it exactly once (plan/proof.h).
+struct Piece {
+  Box box;                  ///< in the global tensor; never empty
+  Dims strides;             ///< of the source, elements
+  std::int64_t offset = 0;  ///< where the box's first element lies in the storage, elements
+  std::shared_ptr<const Storage> storage;
+  std::int32_t rank = 0;
+  std::int32_t replica = 0;  ///< 0: the copy that holds the lowest rank
+  std::int32_t addend = 0;   ///< Partial placements: which addend, in mesh order
+};
+
+enum class TensorKind { kDTensor, kShardedTensor, kPlain };
+
+/// "DTensor", "ShardedTensor", "Tensor".
+std::string_view to_string(TensorKind kind);
+
+/// One tensor of the checkpoint, joined over the ranks.
+struct CatalogTensor {
+  std::string name;  ///< without wrapper names
+  TensorKind kind = TensorKind::kPlain;
+  DType dtype = DType::kFloat32;
+  Dims shape;
+  /// Of a DTensor: of the mesh that holds the lowest rank (submeshes differ in ranks alone).
+  std::shared_ptr<const Sharding> sharding;
+  std::optional<Accumulation> reduction;  ///< how addends combine; none: there is one addend
+  std::int64_t divisor = 1;           ///< of the sum: the sizes of mesh dimensions of Partial(avg)
+  std::int32_t addends = 1;
+  std::int32_t replicas = 1;
+  bool concatenated = false;  ///< plain tensors that were taken for chunks of dimension 0
+  std::vector<Piece> pieces;  ///< by replica, then addend, then box offset
+
+  std::int64_t numel() const;
+  /// Of the global tensor, dense, as stored.
+  std::int64_t bytes() const;
+};
+
+/// "[S(0)] on 4 (fsdp)", "ShardedTensor of 4 shards", "replicated on 4 ranks": for people.
+std::string describe_layout(const CatalogTensor& tensor);
+
+/// An entry of the state dict that is no tensor.
+struct SkippedEntry {
+  std::string name;
+  std::string kind;  ///< "dict", "None", ...
+};
+
+/// Two names whose tensors look at the same bytes on every rank.
+struct SharedStorage {
+  std::size_t first = 0;   ///< index into Catalog::tensors
+  std::size_t second = 0;  ///< greater than first
+};
+
+/// The join of all ranks' state dicts, in the order of the lowest rank's file.
+struct Catalog {
+  std::int64_t world_size = 0;
+  std::vector<CatalogTensor> tensors;
+  std::vector<SkippedEntry> skipped;
+  std::vector<SharedStorage> shared;
+};
+
+}  // namespace shardkit

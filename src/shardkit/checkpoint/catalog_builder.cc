@@ -1,0 +1,332 @@
+#include "shardkit/checkpoint/catalog_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "shardkit/checkpoint/discover.h"
+#include "shardkit/checkpoint/fqn.h"
+#include "shardkit/checkpoint/rank_pieces.h"
+
+namespace shardkit {
+namespace {
+
+/// What the ranks said of one name so far.
+struct Entry {
+  std::string name;
+  TensorKind kind = TensorKind::kPlain;
+  DType dtype = DType::kFloat32;
+  Dims shape;
+  std::vector<std::int32_t> ranks;  // in the order of being added
+  std::vector<MeshGroup> groups;    // kDTensor
+  std::vector<RankShard> shards;    // kShardedTensor
+  std::vector<Box> shard_boxes;     // kShardedTensor: of all ranks, as the first rank lists them
+  std::vector<RankView> views;      // kPlain
+};
+
+/// Whether a tensor hides anywhere below. Readers bound the depth of the trees they build.
+bool holds_tensor(const Value& value) {
+  const auto any = [](const auto& items) {
+    return std::any_of(items.begin(), items.end(), holds_tensor);
+  };
+  if (value.get_if<Tensor>() || value.get_if<DTensor>() || value.get_if<ShardedTensor>())
+    return true;
+  if (const auto* list = value.get_if<List>()) return any(list->items);
+  if (const auto* tuple = value.get_if<Tuple>()) return any(tuple->items);
+  if (const auto* set = value.get_if<Set>()) return any(set->items);
+  if (const auto* opaque = value.get_if<Opaque>()) return any(opaque->state);
+  if (const auto* dict = value.get_if<Dict>())
+    return std::any_of(dict->items.begin(), dict->items.end(),
+                       [](const auto& item) { return holds_tensor(item.second); });
+  return false;
+}
+
+/// `_extra_state` is what a module's get_extra_state() returns (torch/nn/modules/module.py): the
+/// module's own business, no weight.
+bool is_extra_state(std::string_view name) {
+  return name == "_extra_state" || name.ends_with("._extra_state");
+}
+
+Result<RankView> to_view(std::int64_t rank, const Tensor& tensor) {
+  SHARDKIT_TRY(check_view(tensor));
+  if (tensor.storage->is_meta())
+    return Error(ErrorCode::kUnsupported, "the tensor is on the meta device and has no bytes");
+  return RankView{static_cast<std::int32_t>(rank), tensor.shape, tensor.strides, tensor.offset,
+                  tensor.storage};
+}
+
+/// Whether two ranks speak of one tensor; submeshes may differ in their ranks.
+bool agree(const Sharding& a, const Sharding& b) {
+  return a.placements == b.placements && a.shape == b.shape && a.shard_order == b.shard_order &&
+         a.mesh->shape() == b.mesh->shape() && a.mesh->device_type() == b.mesh->device_type();
+}
+
+Error contradiction(std::string_view what, const Entry& entry, std::int64_t rank) {
+  return Error(ErrorCode::kIncomplete,
+               fmt::format("ranks {} and {} disagree on the {}", entry.ranks.front(), rank, what));
+}
+
+Status check_same(const Entry& entry, std::int64_t rank, TensorKind kind, DType dtype,
+                  const Dims& shape) {
+  if (entry.kind != kind)
+    return contradiction("kind of tensor", entry, rank)
+        .expected(to_string(entry.kind))
+        .found(to_string(kind));
+  if (entry.dtype != dtype)
+    return contradiction("dtype", entry, rank)
+        .expected(torch_name(entry.dtype))
+        .found(torch_name(dtype));
+  // Plain shapes are compared later: chunks may differ in dimension 0.
+  if (kind != TensorKind::kPlain && entry.shape != shape)
+    return contradiction("global shape", entry, rank)
+        .expected(to_string(entry.shape))
+        .found(to_string(shape));
+  return {};
+}
+
+}  // namespace
+
+struct CatalogBuilder::Impl {
+  std::int64_t world_size = 0;
+  std::vector<Entry> entries;
+  std::unordered_map<std::string, std::size_t> by_name;
+  std::map<std::string, std::string> skipped;  // name -> kind
+  std::unordered_set<std::int64_t> ranks;
+
+  Status add_value(std::int64_t rank, const std::string& name, const Value& value);
+  Result<Entry*> entry_for(std::int64_t rank, const std::string& name, TensorKind kind,
+                           DType dtype, const Dims& shape);
+  Status add_plain(std::int64_t rank, const std::string& name, const Tensor& tensor);
+  Status add_dtensor(std::int64_t rank, const std::string& name, const DTensor& tensor);
+  Status add_sharded(std::int64_t rank, const std::string& name, const ShardedTensor& tensor);
+  Status check_present(const Entry& entry) const;
+  Result<CatalogTensor> join(Entry entry, PlainTensors plain) const;
+};
+
+CatalogBuilder::CatalogBuilder(std::int64_t world_size) : impl_(std::make_unique<Impl>()) {
+  impl_->world_size = world_size;
+}
+CatalogBuilder::~CatalogBuilder() = default;
+CatalogBuilder::CatalogBuilder(CatalogBuilder&&) noexcept = default;
+
+Status CatalogBuilder::add(std::int64_t rank, const std::string& file, const Value& root) {
+  if (rank < 0 || rank >= impl_->world_size || !impl_->ranks.insert(rank).second)
+    return Error(ErrorCode::kInvalidArgument, fmt::format("rank {} is out of range or twice", rank));
+  const auto* dict = root.get_if<Dict>();
+  if (dict == nullptr)
+    return Error(ErrorCode::kUnsupported, "the file does not hold a state dict")
+        .in_file(file)
+        .expected("dict")
+        .found(kind_name(root));
+  std::unordered_map<std::string, std::string> raw_names;  // clean -> as in the file
+  for (const auto& [key, value] : dict->items) {
+    const auto* raw = key.get_if<std::string>();
+    if (raw == nullptr)
+      return Error(ErrorCode::kUnsupported, "a key of the state dict is no string")
+          .in_file(file)
+          .found(kind_name(key));
+    const std::string name = clean_fqn(*raw);
+    if (const auto [it, added] = raw_names.try_emplace(name, *raw); !added)
+      return Error(ErrorCode::kCorrupt, "two names become one when wrapper names come off")
+          .in_file(file)
+          .of_tensor(name)
+          .found(fmt::format("'{}' and '{}'", it->second, *raw));
+    if (Status status = impl_->add_value(rank, name, value); !status.ok())
+      return std::move(status).error().of_tensor(name).in_file(file);
+  }
+  return {};
+}
+
+Status CatalogBuilder::Impl::add_value(std::int64_t rank, const std::string& name,
+                                       const Value& value) {
+  if (const auto* tensor = value.get_if<Tensor>()) return add_plain(rank, name, *tensor);
+  if (const auto* tensor = value.get_if<DTensor>()) return add_dtensor(rank, name, *tensor);
+  if (const auto* tensor = value.get_if<ShardedTensor>()) return add_sharded(rank, name, *tensor);
+  if (!is_extra_state(name) && holds_tensor(value))
+    return Error(ErrorCode::kUnsupported,
+                 "tensors inside a container; a merge takes a flat dict of name to tensor")
+        .found(kind_name(value));
+  skipped.emplace(name, kind_name(value));
+  return {};
+}
+
+Result<Entry*> CatalogBuilder::Impl::entry_for(std::int64_t rank, const std::string& name,
+                                               TensorKind kind, DType dtype, const Dims& shape) {
+  const auto [it, added] = by_name.try_emplace(name, entries.size());
+  if (added) {
+    Entry entry;
+    entry.name = name;
+    entry.kind = kind;
+    entry.dtype = dtype;
+    entry.shape = shape;
+    entries.push_back(std::move(entry));
+  } else {
+    SHARDKIT_TRY(check_same(entries[it->second], rank, kind, dtype, shape));
+  }
+  Entry& entry = entries[it->second];
+  entry.ranks.push_back(static_cast<std::int32_t>(rank));
+  return &entry;
+}
+
+Status CatalogBuilder::Impl::add_plain(std::int64_t rank, const std::string& name,
+                                       const Tensor& tensor) {
+  SHARDKIT_ASSIGN(RankView view, to_view(rank, tensor));
+  SHARDKIT_ASSIGN(Entry * entry,
+                  entry_for(rank, name, TensorKind::kPlain, tensor.dtype, tensor.shape));
+  entry->views.push_back(std::move(view));
+  return {};
+}
+
+Status CatalogBuilder::Impl::add_dtensor(std::int64_t rank, const std::string& name,
+                                         const DTensor& tensor) {
+  SHARDKIT_ASSIGN(RankView view, to_view(rank, tensor.local));
+  SHARDKIT_ASSIGN(Entry * entry, entry_for(rank, name, TensorKind::kDTensor, tensor.local.dtype,
+                                           tensor.sharding->shape));
+  if (!entry->groups.empty() && !agree(*entry->groups.front().sharding, *tensor.sharding))
+    return contradiction("mesh or placements", *entry, rank);
+  const auto group = std::find_if(entry->groups.begin(), entry->groups.end(), [&](const auto& g) {
+    return g.sharding->mesh == tensor.sharding->mesh || *g.sharding->mesh == *tensor.sharding->mesh;
+  });
+  if (group == entry->groups.end()) {
+    entry->groups.push_back({tensor.sharding, {std::move(view)}});
+  } else {
+    group->ranks.push_back(std::move(view));
+  }
+  return {};
+}
+
+Status CatalogBuilder::Impl::add_sharded(std::int64_t rank, const std::string& name,
+                                         const ShardedTensor& tensor) {
+  SHARDKIT_ASSIGN(Entry * entry, entry_for(rank, name, TensorKind::kShardedTensor, tensor.dtype,
+                                           tensor.shape));
+  std::vector<Box> boxes;
+  for (const ShardMetadata& shard : tensor.shards) boxes.push_back(shard.box);
+  if (entry->ranks.size() == 1) {
+    entry->shard_boxes = std::move(boxes);
+  } else if (entry->shard_boxes != boxes) {
+    return contradiction("shards of a ShardedTensor", *entry, rank);
+  }
+  for (const ShardedTensor::LocalShard& local : tensor.local_shards) {
+    const auto& all = entry->shard_boxes;
+    if (std::find(all.begin(), all.end(), local.metadata.box) == all.end())
+      return Error(ErrorCode::kCorrupt, "a local shard is not among the shards of the tensor")
+          .found(to_string(local.metadata.box));
+    SHARDKIT_ASSIGN(RankView view, to_view(rank, local.tensor));
+    entry->shards.push_back({local.metadata.box, std::move(view)});
+  }
+  return {};
+}
+
+/// A rank may lack a DTensor whose meshes leave it out, and nothing else.
+Status CatalogBuilder::Impl::check_present(const Entry& entry) const {
+  if (static_cast<std::int64_t>(entry.ranks.size()) == world_size) return {};
+  std::vector<std::int64_t> lacking;
+  for (std::int64_t rank = 0; rank < world_size; ++rank) {
+    if (std::find(entry.ranks.begin(), entry.ranks.end(), rank) != entry.ranks.end()) continue;
+    const bool on_its_mesh =
+        std::any_of(entry.groups.begin(), entry.groups.end(), [rank](const MeshGroup& group) {
+          return group.sharding->mesh->coordinate_of(rank).has_value();
+        });
+    if (entry.kind != TensorKind::kDTensor || on_its_mesh) lacking.push_back(rank);
+  }
+  if (lacking.empty()) return {};
+  return Error(ErrorCode::kIncomplete, "some ranks lack the tensor")
+      .of_tensor(entry.name)
+      .expected(fmt::format("it on all {} ranks", world_size))
+      .found(fmt::format("not on ranks {}", rank_list(lacking)));
+}
+
+Result<CatalogTensor> CatalogBuilder::Impl::join(Entry entry, PlainTensors plain) const {
+  SHARDKIT_TRY(check_present(entry));
+  CatalogTensor tensor;
+  tensor.name = std::move(entry.name);
+  tensor.kind = entry.kind;
+  tensor.dtype = entry.dtype;
+  tensor.shape = entry.shape;
+  switch (entry.kind) {
+    case TensorKind::kDTensor:
+      SHARDKIT_TRY(make_dtensor_pieces(std::move(entry.groups), world_size, tensor));
+      break;
+    case TensorKind::kShardedTensor:
+      SHARDKIT_TRY(make_sharded_tensor_pieces(std::move(entry.shards), tensor));
+      break;
+    case TensorKind::kPlain: {
+      std::sort(entry.views.begin(), entry.views.end(),
+                [](const RankView& a, const RankView& b) { return a.rank < b.rank; });
+      const bool chunks =
+          plain == PlainTensors::kConcat && world_size > 1 && !tensor.shape.empty();
+      SHARDKIT_TRY(chunks ? make_concatenated_pieces(std::move(entry.views), tensor)
+                          : make_replicated_pieces(std::move(entry.views), tensor));
+      break;
+    }
+  }
+  return tensor;
+}
+
+namespace {
+
+bool same_bytes(const CatalogTensor& a, const CatalogTensor& b) {
+  return a.dtype == b.dtype &&
+         std::equal(a.pieces.begin(), a.pieces.end(), b.pieces.begin(), b.pieces.end(),
+                    [](const Piece& p, const Piece& q) {
+                      return p.storage == q.storage && p.offset == q.offset &&
+                             p.strides == q.strides && p.box == q.box && p.rank == q.rank &&
+                             p.replica == q.replica && p.addend == q.addend;
+                    });
+}
+
+/// Pairs of names for the same bytes; of three names for one, the first pairs with both others.
+std::vector<SharedStorage> find_shared(const std::vector<CatalogTensor>& tensors) {
+  std::unordered_map<const Storage*, std::vector<std::size_t>> by_storage;
+  std::vector<SharedStorage> shared;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].pieces.empty()) continue;
+    std::vector<std::size_t>& others = by_storage[tensors[i].pieces.front().storage.get()];
+    const auto twin = std::find_if(others.begin(), others.end(), [&](std::size_t j) {
+      return same_bytes(tensors[j], tensors[i]);
+    });
+    if (twin != others.end()) {
+      shared.push_back({*twin, i});
+    } else {
+      others.push_back(i);
+    }
+  }
+  return shared;
+}
+
+}  // namespace
+
+Result<Catalog> CatalogBuilder::finish(PlainTensors plain) && {
+  if (static_cast<std::int64_t>(impl_->ranks.size()) != impl_->world_size)
+    return Error(ErrorCode::kInvalidArgument, "not every rank was added");
+  if (plain == PlainTensors::kAuto) {
+    const bool distributed =
+        std::any_of(impl_->entries.begin(), impl_->entries.end(),
+                    [](const Entry& entry) { return entry.kind != TensorKind::kPlain; });
+    plain = distributed ? PlainTensors::kReplicate : PlainTensors::kConcat;
+  }
+  Catalog catalog;
+  catalog.world_size = impl_->world_size;
+  catalog.tensors.reserve(impl_->entries.size());
+  for (Entry& entry : impl_->entries) {
+    // Moved out one by one, so that views and pieces of all tensors are never held at once.
+    auto tensor = impl_->join(std::exchange(entry, {}), plain);
+    if (!tensor.ok()) return std::move(tensor).error();
+    catalog.tensors.push_back(*std::move(tensor));
+  }
+  for (const auto& [name, kind] : impl_->skipped) {
+    if (impl_->by_name.contains(name))
+      return Error(ErrorCode::kIncomplete, "a tensor on some ranks and something else on others")
+          .of_tensor(name)
+          .found(kind);
+    catalog.skipped.push_back({name, kind});
+  }
+  catalog.shared = find_shared(catalog.tensors);
+  return catalog;
+}
+
+}  // namespace shardkit

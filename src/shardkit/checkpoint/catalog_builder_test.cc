@@ -1,0 +1,212 @@
+#include "shardkit/checkpoint/catalog_builder.h"
+
+#include <gtest/gtest.h>
+
+#include "shardkit/testing/matchers.h"
+#include "shardkit/testing/tensors.h"
+
+namespace shardkit {
+namespace {
+
+using testing::Fails;
+using testing::float_tensor;
+using testing::IsOk;
+using testing::make_dict;
+using testing::make_sharding;
+
+Result<Catalog> join(const std::vector<Value>& ranks, PlainTensors plain = PlainTensors::kAuto) {
+  CatalogBuilder builder(static_cast<std::int64_t>(ranks.size()));
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    SHARDKIT_TRY(builder.add(static_cast<std::int64_t>(rank), "rank" + std::to_string(rank),
+                             ranks[rank]));
+  return std::move(builder).finish(plain);
+}
+
+/// A DTensor of `rows` x 2 whose local tensor has `local_rows`.
+DTensor rows_of(std::shared_ptr<const Sharding> sharding, std::int64_t local_rows) {
+  return {float_tensor({local_rows, 2},
+                       std::vector<float>(static_cast<std::size_t>(local_rows * 2))),
+          std::move(sharding)};
+}
+
+struct Layer {
+  std::int32_t rank, replica, addend;
+  Box box;
+  friend bool operator==(const Layer&, const Layer&) = default;
+};
+
+std::vector<Layer> layers(const CatalogTensor& tensor) {
+  std::vector<Layer> all;
+  for (const Piece& p : tensor.pieces) all.push_back({p.rank, p.replica, p.addend, p.box});
+  return all;
+}
+
+// The sizes are torch.chunk's: 5 rows over 4 ranks are 2, 2, 1, 0.
+TEST(CatalogBuilder, ShardedRowsAndAnEmptyShard) {
+  const auto sharding = make_sharding({4}, {0, 1, 2, 3}, {Shard{0}}, {5, 2});
+  const auto catalog = join({make_dict({{"w", rows_of(sharding, 2)}}),
+                             make_dict({{"w", rows_of(sharding, 2)}}),
+                             make_dict({{"w", rows_of(sharding, 1)}}),
+                             make_dict({{"w", rows_of(sharding, 0)}})});
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_EQ(layers(catalog->tensors[0]),
+            (std::vector<Layer>{{0, 0, 0, {{0, 0}, {2, 2}}},
+                                {1, 0, 0, {{2, 0}, {2, 2}}},
+                                {2, 0, 0, {{4, 0}, {1, 2}}}}));
+}
+
+TEST(CatalogBuilder, TheMeshArraySaysWhichRankIsWhere) {
+  const auto sharding = make_sharding({2, 2}, {3, 1, 0, 2}, {Replicate{}, Shard{0}}, {4, 2});
+  const Value file = make_dict({{"w", rows_of(sharding, 2)}});
+  const auto catalog = join({file, file, file, file});
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_EQ(layers(catalog->tensors[0]),
+            (std::vector<Layer>{{0, 0, 0, {{0, 0}, {2, 2}}},
+                                {2, 0, 0, {{2, 0}, {2, 2}}},
+                                {3, 1, 0, {{0, 0}, {2, 2}}},
+                                {1, 1, 0, {{2, 0}, {2, 2}}}}))
+      << "the replica that holds rank 0 comes first";
+}
+
+TEST(CatalogBuilder, SubmeshesReplicateEachOther) {
+  const auto even = make_sharding({2}, {0, 2}, {Shard{0}}, {4, 2});
+  const auto odd = make_sharding({2}, {1, 3}, {Shard{0}}, {4, 2});
+  const auto catalog = join({make_dict({{"w", rows_of(even, 2)}}), make_dict({{"w", rows_of(odd, 2)}}),
+                             make_dict({{"w", rows_of(even, 2)}}), make_dict({{"w", rows_of(odd, 2)}})});
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_EQ(catalog->tensors[0].replicas, 2);
+  EXPECT_EQ(catalog->tensors[0].pieces[0].rank, 0);
+  EXPECT_EQ(catalog->tensors[0].pieces[1].rank, 2);
+}
+
+TEST(CatalogBuilder, AParameterOnASubmeshMayBeAbsentElsewhere) {
+  const auto sharding = make_sharding({2}, {1, 2}, {Shard{0}}, {4, 2});
+  const Value with = make_dict({{"w", rows_of(sharding, 2)}});
+  const Value without = make_dict({});
+  EXPECT_THAT(join({without, with, with}), IsOk());
+  EXPECT_THAT(join({without, with, without}), Fails(ErrorCode::kIncomplete, "not on ranks 2"));
+}
+
+TEST(CatalogBuilder, PartialAddendsAreNumberedInMeshOrder) {
+  const auto sharding = make_sharding({2}, {1, 0}, {Partial{ReduceOp::kAvg}}, {1, 2});
+  const Value file = make_dict({{"w", rows_of(sharding, 1)}});
+  const auto catalog = join({file, file});
+  ASSERT_THAT(catalog, IsOk());
+  const CatalogTensor& tensor = catalog->tensors[0];
+  EXPECT_EQ(tensor.reduction, Accumulation::kAvg);
+  EXPECT_EQ(tensor.divisor, 2);
+  EXPECT_EQ(layers(tensor), (std::vector<Layer>{{1, 0, 0, {{0, 0}, {1, 2}}},
+                                                {0, 0, 1, {{0, 0}, {1, 2}}}}));
+}
+
+TEST(CatalogBuilder, ALocalShapeThatPlacementsDoNotExplainIsRefused) {
+  const auto sharding = make_sharding({2}, {0, 1}, {Shard{0}}, {4, 2});
+  EXPECT_THAT(join({make_dict({{"w", rows_of(sharding, 3)}}), make_dict({{"w", rows_of(sharding, 2)}})}),
+              Fails(ErrorCode::kIncomplete,
+                    "a local shape does not fit the placements: tensor 'w', expected 2 in "
+                    "dimension 0 at mesh coordinate [0], found local shape [3, 2]"));
+}
+
+TEST(CatalogBuilder, RanksMustAgree) {
+  const auto sharding = make_sharding({2}, {0, 1}, {Shard{0}}, {4, 2});
+  const Value good = make_dict({{"w", rows_of(sharding, 2)}});
+  const auto larger = make_sharding({2}, {0, 1}, {Shard{0}}, {6, 2});
+  EXPECT_THAT(join({good, make_dict({{"w", rows_of(larger, 3)}})}),
+              Fails(ErrorCode::kIncomplete, "ranks 0 and 1 disagree on the global shape"));
+  const auto replicated = make_sharding({2}, {0, 1}, {Replicate{}}, {4, 2});
+  EXPECT_THAT(join({good, make_dict({{"w", rows_of(replicated, 4)}})}),
+              Fails(ErrorCode::kIncomplete, "disagree on the mesh or placements"));
+  DTensor other_dtype = rows_of(sharding, 2);
+  other_dtype.local.dtype = DType::kInt32;
+  EXPECT_THAT(join({good, make_dict({{"w", other_dtype}})}),
+              Fails(ErrorCode::kIncomplete, "disagree on the dtype"));
+  EXPECT_THAT(join({good, make_dict({{"w", float_tensor({1}, {1})}})}),
+              Fails(ErrorCode::kIncomplete, "disagree on the kind"));
+  EXPECT_THAT(join({good, make_dict({})}), Fails(ErrorCode::kIncomplete, "not on ranks 1"));
+  EXPECT_THAT(join({good, make_dict({{"w", None{}}})}),
+              Fails(ErrorCode::kIncomplete, "not on ranks 1"));
+  const auto foreign = make_sharding({2}, {0, 7}, {Shard{0}}, {4, 2});
+  EXPECT_THAT(join({make_dict({{"w", rows_of(foreign, 2)}}), make_dict({{"w", rows_of(foreign, 0)}})}),
+              Fails(ErrorCode::kIncomplete, "rank 7"));
+}
+
+TEST(CatalogBuilder, PlainTensorsBesideDTensorsAreReplicas) {
+  const auto sharding = make_sharding({2}, {0, 1}, {Shard{0}}, {4, 2});
+  const Value file = make_dict({{"w", rows_of(sharding, 2)}, {"b", float_tensor({2}, {1, 2})}});
+  const auto catalog = join({file, file});
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_EQ(catalog->tensors[1].shape, Dims{2});
+  EXPECT_EQ(catalog->tensors[1].replicas, 2);
+  const Value other = make_dict({{"w", rows_of(sharding, 2)}, {"b", float_tensor({1}, {1})}});
+  EXPECT_THAT(join({file, other}), Fails(ErrorCode::kIncomplete, "plain copies of ranks 0 and 1 differ in shape"));
+}
+
+TEST(CatalogBuilder, PlainTensorsAloneAreChunks) {
+  const Value a = make_dict({{"w", float_tensor({2, 2}, {1, 2, 3, 4})}, {"n", float_tensor({}, {1})}});
+  const Value b = make_dict({{"w", float_tensor({1, 2}, {5, 6})}, {"n", float_tensor({}, {1})}});
+  const auto catalog = join({a, b});
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_EQ(catalog->tensors[0].shape, (Dims{3, 2}));
+  EXPECT_TRUE(catalog->tensors[0].concatenated);
+  EXPECT_EQ(catalog->tensors[1].shape, Dims{}) << "a tensor without dimensions is a replica";
+  EXPECT_EQ(catalog->tensors[1].replicas, 2);
+  EXPECT_THAT(join({a, b}, PlainTensors::kReplicate), Fails(ErrorCode::kIncomplete, "differ in shape"));
+  const Value wide = make_dict({{"w", float_tensor({1, 3}, {5, 6, 7})}, {"n", float_tensor({}, {1})}});
+  EXPECT_THAT(join({a, wide}), Fails(ErrorCode::kIncomplete, "do not join on dimension 0"));
+}
+
+TEST(CatalogBuilder, OneRankIsWhole) {
+  const auto catalog = join({make_dict({{"w", float_tensor({2}, {1, 2})}})});
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_FALSE(catalog->tensors[0].concatenated);
+}
+
+TEST(CatalogBuilder, ShardsOfOneBoxAreReplicas) {
+  ShardedTensor tensor;
+  tensor.shape = {3};
+  tensor.shards = {{{{0}, {2}}, 0}, {{{2}, {1}}, 1}};
+  ShardedTensor first = tensor, second = tensor;
+  first.local_shards = {{tensor.shards[0], float_tensor({2}, {1, 2})}};
+  second.local_shards = {{tensor.shards[1], float_tensor({1}, {3})}};
+  const auto catalog = join({make_dict({{"w", first}}), make_dict({{"w", second}}),
+                             make_dict({{"w", first}}), make_dict({{"w", second}})});
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_EQ(layers(catalog->tensors[0]),
+            (std::vector<Layer>{{0, 0, 0, {{0}, {2}}}, {1, 0, 0, {{2}, {1}}},
+                                {2, 1, 0, {{0}, {2}}}, {3, 1, 0, {{2}, {1}}}}));
+  first.shards[1].box.shape = {2};
+  EXPECT_THAT(join({make_dict({{"w", first}}), make_dict({{"w", second}})}),
+              Fails(ErrorCode::kIncomplete, "disagree on the shards"));
+}
+
+TEST(CatalogBuilder, WrapperNamesComeOffAndMayNotCollide) {
+  const auto catalog = join({make_dict({{"_orig_mod.w", float_tensor({1}, {1})}})});
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_EQ(catalog->tensors[0].name, "w");
+  EXPECT_THAT(join({make_dict({{"w", float_tensor({1}, {1})}, {"module.w", float_tensor({1}, {1})}})}),
+              Fails(ErrorCode::kCorrupt, "'w' and 'module.w'"));
+}
+
+TEST(CatalogBuilder, EntriesThatAreNoTensorsAreListed) {
+  const auto catalog = join({make_dict({{"w", float_tensor({1}, {1})},
+                                        {"m._extra_state", make_dict({{"t", float_tensor({1}, {1})}})},
+                                        {"step", std::int64_t{3}}})});
+  ASSERT_THAT(catalog, IsOk());
+  ASSERT_EQ(catalog->skipped.size(), 2u);
+  EXPECT_EQ(catalog->skipped[0].name, "m._extra_state");
+  EXPECT_EQ(catalog->skipped[1].kind, "int");
+  EXPECT_THAT(join({make_dict({{"state_dict", make_dict({{"w", float_tensor({1}, {1})}})}})}),
+              Fails(ErrorCode::kUnsupported, "tensors inside a container"));
+}
+
+TEST(CatalogBuilder, NamesForTheSameBytesAreFound) {
+  const Tensor shared = float_tensor({2}, {1, 2});
+  const auto catalog = join({make_dict({{"a", shared}, {"b", float_tensor({2}, {1, 2})}, {"c", shared}})});
+  ASSERT_THAT(catalog, IsOk());
+  ASSERT_EQ(catalog->shared.size(), 1u);
+  EXPECT_EQ(catalog->shared[0].first, 0u);
+  EXPECT_EQ(catalog->shared[0].second, 2u);
+}
+
+}  // namespace
+}  // namespace shardkit

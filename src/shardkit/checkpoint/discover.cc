@@ -1,0 +1,275 @@
+#include "shardkit/checkpoint/discover.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <map>
+
+#include "shardkit/io/path.h"
+#include "shardkit/json/parse.h"
+#include "shardkit/json/value.h"
+
+namespace shardkit {
+namespace {
+
+constexpr std::uint64_t kSmallFileLimit = 1 << 20;
+/// No run has more ranks; a file name with more is a mistake or an attack.
+constexpr std::int64_t kMaxWorldSize = 1 << 20;
+
+struct RankFileName {
+  std::int64_t world_size;
+  std::int64_t rank;
+};
+
+/// Reads an integer off the front of `text`; digits only.
+std::optional<std::int64_t> take_integer(std::string_view& text) {
+  std::int64_t value = 0;
+  if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return value;
+}
+
+bool take(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+/// "model_world_size_8_rank_3.pt"
+std::optional<RankFileName> parse_rank_file_name(std::string_view name) {
+  if (!take(name, "model_world_size_")) return std::nullopt;
+  const auto world_size = take_integer(name);
+  if (!world_size || !take(name, "_rank_")) return std::nullopt;
+  const auto rank = take_integer(name);
+  if (!rank || name != ".pt") return std::nullopt;
+  return RankFileName{*world_size, *rank};
+}
+
+/// The rank files of a folder: world size -> rank -> names (several: a rank is doubled).
+using RankFiles = std::map<std::int64_t, std::map<std::int64_t, std::vector<std::string>>>;
+
+RankFiles rank_files_among(const std::vector<DirectoryEntry>& entries) {
+  RankFiles files;
+  for (const DirectoryEntry& entry : entries)
+    if (const auto name = parse_rank_file_name(entry.name))
+      files[name->world_size][name->rank].push_back(entry.name);
+  return files;
+}
+
+const DirectoryEntry* find_entry(const std::vector<DirectoryEntry>& entries,
+                                 std::string_view name, FileKind kind) {
+  for (const DirectoryEntry& entry : entries)
+    if (entry.name == name && entry.info.kind == kind) return &entry;
+  return nullptr;
+}
+
+struct FsdpConfig {
+  std::int64_t world_size;
+  std::optional<std::int64_t> fsdp_version;
+};
+
+Result<std::optional<FsdpConfig>> read_fsdp_config(FileSystem& fs, const std::string& folder,
+                                                   const std::vector<DirectoryEntry>& entries) {
+  constexpr std::string_view kName = "fsdp_config.json";
+  if (find_entry(entries, kName, FileKind::kRegular) == nullptr)
+    return std::optional<FsdpConfig>();
+  const std::string path = join_path(folder, kName);
+  SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, kSmallFileLimit));
+  auto parsed = json::parse(text);
+  if (!parsed.ok()) return std::move(parsed).error().in_file(path);
+  const json::Value* world_size = parsed->find("world_size");
+  const auto number = world_size != nullptr ? world_size->as_int64() : std::nullopt;
+  if (!number || *number < 1 || *number > kMaxWorldSize)
+    return Error(ErrorCode::kCorrupt, "world_size is missing, or no number of ranks").in_file(path);
+  FsdpConfig config{*number, std::nullopt};
+  if (const json::Value* version = parsed->find("FSDP_version"))
+    config.fsdp_version = version->as_int64();
+  return std::optional(config);
+}
+
+std::vector<std::int64_t> missing_ranks(
+    const std::map<std::int64_t, std::vector<std::string>>& files, std::int64_t world_size) {
+  std::vector<std::int64_t> missing;
+  for (std::int64_t rank = 0; rank < world_size; ++rank)
+    if (!files.contains(rank)) missing.push_back(rank);
+  return missing;
+}
+
+std::string found_ranks(const std::map<std::int64_t, std::vector<std::string>>& files) {
+  std::vector<std::int64_t> ranks;
+  for (const auto& [rank, names] : files) ranks.push_back(rank);
+  return rank_list(ranks);
+}
+
+/// Which of the world sizes in a folder is the checkpoint's.
+Result<std::int64_t> choose_world_size(const RankFiles& files, const std::string& folder,
+                                       const std::optional<FsdpConfig>& config,
+                                       std::vector<std::string>& notes) {
+  if (config && files.contains(config->world_size)) {
+    for (const auto& [world_size, ranks] : files)
+      if (world_size != config->world_size)
+        notes.push_back(fmt::format(
+            "left aside: {} files of world size {} (fsdp_config.json says {})", ranks.size(),
+            world_size, config->world_size));
+    return config->world_size;
+  }
+  std::vector<std::string> sets;
+  for (const auto& [world_size, ranks] : files)
+    sets.push_back(fmt::format("world size {} with ranks {}", world_size, found_ranks(ranks)));
+  if (config)
+    return Error(ErrorCode::kIncomplete, "fsdp_config.json and the file names disagree")
+        .in_file(folder)
+        .expected(fmt::format("files of world size {}", config->world_size))
+        .found(fmt::format("{}", fmt::join(sets, "; ")));
+  if (files.size() > 1)
+    return Error(ErrorCode::kIncomplete,
+                 "shards of several world sizes, and no fsdp_config.json to decide")
+        .in_file(folder)
+        .found(fmt::format("{}", fmt::join(sets, "; ")));
+  const std::int64_t world_size = files.begin()->first;
+  notes.push_back(
+      fmt::format("no fsdp_config.json: world size {} taken from the file names", world_size));
+  return world_size;
+}
+
+/// The checkpoint of a folder whose entries include rank files.
+Result<CheckpointFolder> read_folder(FileSystem& fs, const std::string& folder,
+                                     const std::vector<DirectoryEntry>& entries,
+                                     const RankFiles& files) {
+  CheckpointFolder checkpoint;
+  checkpoint.path = folder;
+  SHARDKIT_ASSIGN(const auto config, read_fsdp_config(fs, folder, entries));
+  SHARDKIT_ASSIGN(checkpoint.world_size,
+                  choose_world_size(files, folder, config, checkpoint.notes));
+  if (checkpoint.world_size < 1 || checkpoint.world_size > kMaxWorldSize)
+    return Error(ErrorCode::kLimit, "a world size out of range in the file names")
+        .in_file(folder)
+        .found(std::to_string(checkpoint.world_size));
+  if (config) checkpoint.fsdp_version = config->fsdp_version;
+
+  const auto& ranks = files.at(checkpoint.world_size);
+  if (const auto missing = missing_ranks(ranks, checkpoint.world_size); !missing.empty())
+    return Error(ErrorCode::kIncomplete,
+                 "the files of some ranks are missing (each host may have kept its own)")
+        .in_file(folder)
+        .expected(fmt::format("ranks 0-{}", checkpoint.world_size - 1))
+        .found(fmt::format("ranks {}; missing: {}", found_ranks(ranks), rank_list(missing)));
+  for (const auto& [rank, names] : ranks) {
+    if (names.size() > 1)
+      return Error(ErrorCode::kIncomplete, fmt::format("rank {} has several files", rank))
+          .in_file(folder)
+          .found(fmt::format("{}", fmt::join(names, ", ")));
+    if (rank >= checkpoint.world_size)
+      return Error(ErrorCode::kIncomplete, "a file's rank is not below its world size")
+          .in_file(join_path(folder, names.front()));
+    checkpoint.rank_files.push_back(join_path(folder, names.front()));
+  }
+  if (find_entry(entries, "huggingface", FileKind::kDirectory) != nullptr)
+    checkpoint.hf_folder = join_path(folder, "huggingface");
+  return checkpoint;
+}
+
+/// The number in latest_checkpointed_iteration.txt, if the file is there.
+Result<std::optional<std::int64_t>> latest_step(FileSystem& fs, const std::string& folder,
+                                                const std::vector<DirectoryEntry>& entries) {
+  constexpr std::string_view kName = "latest_checkpointed_iteration.txt";
+  if (find_entry(entries, kName, FileKind::kRegular) == nullptr)
+    return std::optional<std::int64_t>();
+  const std::string path = join_path(folder, kName);
+  SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, kSmallFileLimit));
+  std::string_view rest = text;
+  while (!rest.empty() && std::isspace(static_cast<unsigned char>(rest.front()))) rest.remove_prefix(1);
+  const auto step = take_integer(rest);
+  while (!rest.empty() && std::isspace(static_cast<unsigned char>(rest.front()))) rest.remove_prefix(1);
+  if (!step || !rest.empty())
+    return Error(ErrorCode::kCorrupt, "the file should hold the number of a step, alone")
+        .in_file(path);
+  return step;
+}
+
+/// Folders below `folder` that hold rank files, as deep as a run's root needs: root, step, role.
+Status collect_below(FileSystem& fs, const std::string& folder, int levels,
+                     std::vector<std::string>& found) {
+  SHARDKIT_ASSIGN(const auto entries, fs.list(folder));
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.info.kind != FileKind::kDirectory || entry.name.starts_with('.')) continue;
+    const std::string below = join_path(folder, entry.name);
+    auto inside = fs.list(below);
+    if (!inside.ok()) continue;  // a folder that we may not look into is no choice
+    if (!rank_files_among(*inside).empty()) {
+      found.push_back(below);
+    } else if (levels > 1) {
+      SHARDKIT_TRY(collect_below(fs, below, levels - 1, found));
+    }
+  }
+  return {};
+}
+
+Error no_shards_error(FileSystem& fs, const std::string& path,
+                      const std::vector<DirectoryEntry>& entries) {
+  for (const DirectoryEntry& entry : entries)
+    if (entry.name == ".metadata" || entry.name.ends_with(".distcp"))
+      return Error(ErrorCode::kUnsupported,
+                   "this is a torch.distributed.checkpoint folder, which shardkit does not read")
+          .in_file(path);
+  const std::string parent = resolved_path(join_path(path, ".."));
+  if (const auto above = fs.list(parent); above.ok() && !rank_files_among(*above).empty())
+    return Error(ErrorCode::kNotFound, fmt::format("no shards here; give the folder above, '{}'",
+                                                   parent))
+        .in_file(path);
+  for (const DirectoryEntry& entry : entries)
+    if (entry.name.ends_with(".safetensors"))
+      return Error(ErrorCode::kNotFound, "no shards here; this is a finished model folder")
+          .in_file(path);
+  return Error(ErrorCode::kNotFound, "no FSDP shards here or in the folders below")
+      .in_file(path)
+      .expected("model_world_size_N_rank_R.pt");
+}
+
+}  // namespace
+
+std::string rank_list(const std::vector<std::int64_t>& sorted_ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < sorted_ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < sorted_ranks.size() && sorted_ranks[last + 1] == sorted_ranks[last] + 1) ++last;
+    if (!text.empty()) text += ", ";
+    text += std::to_string(sorted_ranks[i]);
+    if (last > i) text += fmt::format("-{}", sorted_ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+Result<CheckpointFolder> discover_checkpoint(FileSystem& fs, const std::string& path) {
+  SHARDKIT_ASSIGN(const FileInfo info, fs.info(path));
+  if (info.kind != FileKind::kDirectory)
+    return Error(ErrorCode::kInvalidArgument, "this is a file; give the folder that holds the shards")
+        .in_file(path);
+  SHARDKIT_ASSIGN(const auto entries, fs.list(path));
+  if (const RankFiles files = rank_files_among(entries); !files.empty())
+    return read_folder(fs, path, entries, files);
+
+  std::vector<std::string> choices;
+  SHARDKIT_ASSIGN(const auto step, latest_step(fs, path, entries));
+  if (step) {
+    const std::string step_folder = join_path(path, fmt::format("global_step_{}", *step));
+    if (!fs.info(step_folder).ok())
+      return Error(ErrorCode::kNotFound, "latest_checkpointed_iteration.txt names a step that is "
+                                         "not there")
+          .in_file(step_folder);
+    return discover_checkpoint(fs, step_folder);
+  }
+  SHARDKIT_TRY(collect_below(fs, path, 2, choices));
+  if (choices.empty()) return no_shards_error(fs, path, entries);
+  if (choices.size() > 1)
+    return Error(ErrorCode::kInvalidArgument, "several checkpoints here; give one of these folders")
+        .in_file(path)
+        .found(fmt::format("{}", fmt::join(choices, ", ")));
+  return discover_checkpoint(fs, choices.front());
+}
+
+}  // namespace shardkit

@@ -1,0 +1,260 @@
+#include "shardkit/checkpoint/rank_pieces.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "shardkit/base/checked_math.h"
+
+namespace shardkit {
+namespace {
+
+Error disagreement(std::string what, const CatalogTensor& tensor) {
+  return Error(ErrorCode::kIncomplete, std::move(what)).of_tensor(tensor.name);
+}
+
+/// The piece of a rank's view that holds `box`; `local_offset` is where the box lies in the view.
+Piece make_piece(const RankView& view, Box box, const Dims& local_offset) {
+  Piece piece;
+  piece.box = std::move(box);
+  piece.strides = view.strides;
+  piece.offset = view.offset;
+  for (std::size_t d = 0; d < local_offset.size(); ++d)
+    piece.offset += local_offset[d] * view.strides[d];  // inside the view, which was checked
+  piece.storage = view.storage;
+  piece.rank = view.rank;
+  return piece;
+}
+
+bool lies_before(const Box& a, const Box& b) {
+  return std::lexicographical_compare(a.offset.begin(), a.offset.end(), b.offset.begin(),
+                                      b.offset.end());
+}
+
+/// Numbers replicas by the lowest rank they hold, then sorts pieces as Piece's contract says.
+void order_pieces(CatalogTensor& tensor) {
+  std::map<std::int32_t, std::int32_t> lowest_rank;  // replica -> rank
+  for (const Piece& piece : tensor.pieces) {
+    const auto [it, added] = lowest_rank.try_emplace(piece.replica, piece.rank);
+    if (!added) it->second = std::min(it->second, piece.rank);
+  }
+  std::vector<std::pair<std::int32_t, std::int32_t>> by_rank;
+  for (const auto& [replica, rank] : lowest_rank) by_rank.emplace_back(rank, replica);
+  std::sort(by_rank.begin(), by_rank.end());
+  std::map<std::int32_t, std::int32_t> number;
+  for (std::size_t i = 0; i < by_rank.size(); ++i)
+    number[by_rank[i].second] = static_cast<std::int32_t>(i);
+  for (Piece& piece : tensor.pieces) piece.replica = number[piece.replica];
+  std::sort(tensor.pieces.begin(), tensor.pieces.end(), [](const Piece& a, const Piece& b) {
+    if (a.replica != b.replica) return a.replica < b.replica;
+    if (a.addend != b.addend) return a.addend < b.addend;
+    return lies_before(a.box, b.box);
+  });
+}
+
+Accumulation to_accumulation(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum: return Accumulation::kSum;
+    case ReduceOp::kAvg: return Accumulation::kAvg;
+    case ReduceOp::kMin: return Accumulation::kMin;
+    case ReduceOp::kMax: return Accumulation::kMax;
+    case ReduceOp::kProduct: return Accumulation::kProduct;
+  }
+  return Accumulation::kSum;
+}
+
+/// How the coordinates of a mesh number its replicas and addends, row-major over the mesh
+/// dimensions that replicate and those that are partial.
+class LayerNumbers {
+ public:
+  explicit LayerNumbers(const Sharding& sharding) : sharding_(sharding) {
+    const Dims& mesh = sharding.mesh->shape();
+    for (std::size_t d = 0; d < mesh.size(); ++d) {
+      if (std::holds_alternative<Replicate>(sharding.placements[d])) replicas_ *= mesh[d];
+      if (const auto* partial = std::get_if<Partial>(&sharding.placements[d])) {
+        addends_ *= mesh[d];
+        if (partial->op == ReduceOp::kAvg) divisor_ *= mesh[d];
+        // Ops mix only as sum and average, both of which add.
+        if (op_ != Accumulation::kAvg) op_ = to_accumulation(partial->op);
+      }
+    }
+  }
+
+  std::int64_t replicas() const { return replicas_; }
+  std::int64_t addends() const { return addends_; }
+  std::int64_t divisor() const { return divisor_; }
+  std::optional<Accumulation> op() const { return op_; }
+
+  /// {replica, addend} of a coordinate.
+  std::pair<std::int32_t, std::int32_t> at(const Dims& coordinate) const {
+    const Dims& mesh = sharding_.mesh->shape();
+    std::int64_t replica = 0;
+    std::int64_t addend = 0;
+    for (std::size_t d = 0; d < mesh.size(); ++d) {
+      if (std::holds_alternative<Replicate>(sharding_.placements[d]))
+        replica = replica * mesh[d] + coordinate[d];
+      if (std::holds_alternative<Partial>(sharding_.placements[d]))
+        addend = addend * mesh[d] + coordinate[d];
+    }
+    return {static_cast<std::int32_t>(replica), static_cast<std::int32_t>(addend)};
+  }
+
+ private:
+  const Sharding& sharding_;
+  std::int64_t replicas_ = 1;
+  std::int64_t addends_ = 1;
+  std::int64_t divisor_ = 1;
+  std::optional<Accumulation> op_;
+};
+
+/// Checks that exactly the members of the group's mesh are its ranks, but for ranks outside the
+/// mesh that hold nothing; returns the members with their coordinates.
+Result<std::vector<std::pair<Dims, const RankView*>>> mesh_members(const MeshGroup& group,
+                                                                   std::int64_t world_size,
+                                                                   const CatalogTensor& tensor) {
+  const DeviceMesh& mesh = *group.sharding->mesh;
+  std::vector<std::pair<Dims, const RankView*>> members;
+  for (const RankView& view : group.ranks) {
+    if (auto coordinate = mesh.coordinate_of(view.rank)) {
+      members.emplace_back(*std::move(coordinate), &view);
+    } else if (element_count(view.shape) != 0) {
+      return disagreement(
+                 fmt::format("rank {} holds elements but is no member of its mesh", view.rank),
+                 tensor)
+          .found(to_string(mesh));
+    }
+  }
+  if (members.size() == mesh.ranks().size()) return members;
+  for (const std::int64_t rank : mesh.ranks()) {
+    if (rank >= world_size)
+      return disagreement(fmt::format("the mesh has rank {}, which is not below the world size",
+                                      rank),
+                          tensor)
+          .expected(fmt::format("ranks below {}", world_size))
+          .found(to_string(mesh));
+    const bool told = std::any_of(group.ranks.begin(), group.ranks.end(),
+                                  [rank](const RankView& view) { return view.rank == rank; });
+    if (!told)
+      return disagreement(fmt::format("rank {} says that rank {} shares its mesh; rank {} does "
+                                      "not have the tensor, or says otherwise",
+                                      group.ranks.front().rank, rank, rank),
+                          tensor)
+          .expected(to_string(mesh));
+  }
+  return Error(ErrorCode::kInternal, "a mesh with more ranks than members").of_tensor(tensor.name);
+}
+
+}  // namespace
+
+Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_size,
+                           CatalogTensor& tensor) {
+  std::sort(groups.begin(), groups.end(), [](const MeshGroup& a, const MeshGroup& b) {
+    return a.ranks.front().rank < b.ranks.front().rank;
+  });
+  tensor.sharding = groups.front().sharding;
+  std::int64_t replicas = 0;
+  for (const MeshGroup& group : groups) {
+    const Sharding& sharding = *group.sharding;
+    const LayerNumbers layers(sharding);
+    SHARDKIT_ASSIGN(const auto members, mesh_members(group, world_size, tensor));
+    std::vector<LocalShape> known;
+    known.reserve(members.size());
+    for (const auto& [coordinate, view] : members) known.push_back({coordinate, view->shape});
+    auto order = decide_cut_order(sharding, known);
+    if (!order.ok()) return std::move(order).error().of_tensor(tensor.name);
+    for (const auto& [coordinate, view] : members) {
+      const std::vector<Intervals> intervals = local_intervals(sharding, coordinate, *order);
+      const auto [replica, addend] = layers.at(coordinate);
+      // No boxes where the rank holds nothing; FSDP2 then records sizes that mean nothing.
+      for (const BoxPair& pair : cut_into_boxes(intervals)) {
+        Piece piece = make_piece(*view, pair.global, pair.local_offset);
+        piece.replica = static_cast<std::int32_t>(replicas) + replica;
+        piece.addend = addend;
+        tensor.pieces.push_back(std::move(piece));
+      }
+    }
+    replicas += layers.replicas();
+    tensor.addends = static_cast<std::int32_t>(layers.addends());
+    tensor.reduction = layers.addends() > 1 ? layers.op() : std::nullopt;
+    tensor.divisor = layers.divisor();
+  }
+  tensor.replicas = static_cast<std::int32_t>(replicas);
+  tensor.pieces.shrink_to_fit();
+  order_pieces(tensor);
+  return {};
+}
+
+Status make_sharded_tensor_pieces(std::vector<RankShard> shards, CatalogTensor& tensor) {
+  std::sort(shards.begin(), shards.end(), [](const RankShard& a, const RankShard& b) {
+    if (a.box.offset != b.box.offset) return lies_before(a.box, b.box);
+    return a.view.rank < b.view.rank;
+  });
+  const Dims at_start(tensor.shape.size(), 0);
+  std::int32_t replica = 0;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const RankShard& shard = shards[i];
+    if (shard.view.shape != shard.box.shape)
+      return disagreement(fmt::format("rank {}'s shard is not of the size its metadata says",
+                                      shard.view.rank),
+                          tensor)
+          .expected(to_string(shard.box.shape))
+          .found(to_string(shard.view.shape));
+    if (shard.box.empty()) continue;
+    const bool repeated = i > 0 && shards[i - 1].box == shard.box;
+    replica = repeated ? replica + 1 : 0;
+    tensor.replicas = std::max(tensor.replicas, replica + 1);
+    Piece piece = make_piece(shard.view, shard.box, at_start);
+    piece.replica = replica;
+    tensor.pieces.push_back(std::move(piece));
+  }
+  order_pieces(tensor);
+  return {};
+}
+
+Status make_replicated_pieces(std::vector<RankView> ranks, CatalogTensor& tensor) {
+  tensor.replicas = static_cast<std::int32_t>(ranks.size());
+  const Dims at_start(tensor.shape.size(), 0);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i].shape != tensor.shape)
+      return disagreement(fmt::format("plain copies of ranks {} and {} differ in shape",
+                                      ranks[0].rank, ranks[i].rank),
+                          tensor)
+          .expected(to_string(tensor.shape))
+          .found(to_string(ranks[i].shape));
+    if (element_count(tensor.shape) == 0) continue;
+    Piece piece = make_piece(ranks[i], whole(tensor.shape), at_start);
+    piece.replica = static_cast<std::int32_t>(i);
+    tensor.pieces.push_back(std::move(piece));
+  }
+  return {};
+}
+
+Status make_concatenated_pieces(std::vector<RankView> ranks, CatalogTensor& tensor) {
+  tensor.concatenated = true;
+  const Dims at_start(tensor.shape.size(), 0);
+  std::int64_t rows = 0;
+  for (const RankView& view : ranks) {
+    Dims expected = tensor.shape;
+    if (view.shape.size() == expected.size()) expected[0] = view.shape[0];
+    if (view.shape != expected)
+      return disagreement(fmt::format("the chunks of ranks {} and {} do not join on dimension 0",
+                                      ranks[0].rank, view.rank),
+                          tensor)
+          .expected(to_string(expected))
+          .found(to_string(view.shape));
+    Box box = whole(view.shape);
+    box.offset[0] = rows;
+    const auto sum = checked_add(rows, view.shape[0]);
+    if (!sum) return disagreement("the rows of all chunks overflow", tensor);
+    rows = *sum;
+    if (!box.empty()) tensor.pieces.push_back(make_piece(view, std::move(box), at_start));
+  }
+  tensor.shape[0] = rows;
+  if (!element_count(tensor.shape)) return disagreement("the elements overflow", tensor);
+  return {};
+}
+
+}  // namespace shardkit

@@ -1,0 +1,58 @@
+// From what the ranks say of one tensor to its pieces: one function for each kind of tensor.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "shardkit/base/result.h"
+#include "shardkit/checkpoint/catalog.h"
+#include "shardkit/layout/sharding.h"
+#include "shardkit/tensor/tensor.h"
+
+namespace shardkit {
+
+/// A rank's local tensor, without the dtype that all ranks share.
+struct RankView {
+  std::int32_t rank = 0;
+  Dims shape;
+  Dims strides;
+  std::int64_t offset = 0;  ///< elements
+  std::shared_ptr<const Storage> storage;
+};
+
+/// The ranks whose DTensors name one mesh.
+struct MeshGroup {
+  std::shared_ptr<const Sharding> sharding;
+  std::vector<RankView> ranks;
+};
+
+/// A ShardedTensor's shard on a rank.
+struct RankShard {
+  Box box;
+  RankView view;
+};
+
+/// Each fills pieces, replicas and (for DTensors) reduction, divisor and addends of `tensor`, whose
+/// name, dtype and shape are set. Views were checked by check_view().
+
+/// Meshes of several groups are submeshes whose members replicate each other.
+///
+/// @param world_size  ranks of the checkpoint; mesh members lie below it
+/// @error kIncomplete a mesh member told of another mesh or of no tensor, a local shape is not
+///        what the box rule says, or the order of cutting cannot be decided
+Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_size,
+                           CatalogTensor& tensor);
+
+/// Shards of the same box on several ranks are replicas.
+/// @error kIncomplete a shard's size is not its metadata's
+Status make_sharded_tensor_pieces(std::vector<RankShard> shards, CatalogTensor& tensor);
+
+/// Every rank holds the whole. @error kIncomplete a rank's shape differs
+Status make_replicated_pieces(std::vector<RankView> ranks, CatalogTensor& tensor);
+
+/// Every rank holds a chunk of dimension 0, in rank order; sets the shape of `tensor`.
+/// @error kIncomplete shapes that do not join
+Status make_concatenated_pieces(std::vector<RankView> ranks, CatalogTensor& tensor);
+
+}  // namespace shardkit
