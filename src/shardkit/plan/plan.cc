@@ -1,0 +1,110 @@
+#include "shardkit/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include "shardkit/base/checked_math.h"
+#include "shardkit/layout/tiling.h"
+
+namespace shardkit {
+namespace {
+
+Status prove_in_storage(const CatalogTensor& tensor, const Piece& piece) {
+  Tensor view;
+  view.dtype = tensor.dtype;
+  view.shape = piece.box.shape;
+  view.strides = piece.strides;
+  view.offset = piece.offset;
+  view.storage = piece.storage;
+  return check_view(view);
+}
+
+Status prove_arithmetic(const CatalogTensor& tensor, DType written) {
+  const bool cast = written != tensor.dtype;
+  if (cast && !(is_castable_float(tensor.dtype) && is_castable_float(written)))
+    return Error(ErrorCode::kUnsupported, "no cast between these dtypes")
+        .expected(torch_name(written))
+        .found(torch_name(tensor.dtype));
+  if (tensor.reduction) SHARDKIT_TRY(accumulator_dtype(*tensor.reduction, tensor.dtype));
+  return {};
+}
+
+std::uint64_t unsigned_bytes(std::int64_t bytes) { return static_cast<std::uint64_t>(bytes); }
+
+/// Heads and tensors follow each other without gap or overlap, up to the file's end.
+Status prove_file(const Catalog& catalog, const PlannedFile& file) {
+  std::uint64_t at = file.head.size();
+  for (const PlannedTensor& step : file.tensors) {
+    if (step.tensor >= catalog.tensors.size() || step.offset != at)
+      return Error(ErrorCode::kInternal, "the tensors of an output file do not follow each other")
+          .in_file(file.name)
+          .at_offset(at);
+    const auto bytes =
+        checked_mul(catalog.tensors[step.tensor].numel(), item_bytes(step.dtype));
+    const auto end = bytes ? checked_add(at, unsigned_bytes(*bytes)) : std::nullopt;
+    if (!end) return Error(ErrorCode::kLimit, "an output file is too large").in_file(file.name);
+    at = *end;
+  }
+  if (at != file.bytes)
+    return Error(ErrorCode::kInternal, "an output file's size is not that of its parts")
+        .in_file(file.name)
+        .expected(std::to_string(at))
+        .found(std::to_string(file.bytes));
+  return {};
+}
+
+}  // namespace
+
+Status prove_whole(const CatalogTensor& tensor) {
+  const auto elements = element_count(tensor.shape);
+  if (!elements)
+    return Error(ErrorCode::kCorrupt, "the global shape overflows")
+        .of_tensor(tensor.name)
+        .found(to_string(tensor.shape));
+  auto piece = tensor.pieces.begin();
+  for (std::int32_t replica = 0; replica < tensor.replicas; ++replica) {
+    for (std::int32_t addend = 0; addend < tensor.addends; ++addend) {
+      std::vector<Box> layer;
+      for (; piece != tensor.pieces.end() && piece->replica == replica && piece->addend == addend;
+           ++piece) {
+        if (Status status = prove_in_storage(tensor, *piece); !status.ok())
+          return std::move(status).error().of_tensor(tensor.name);
+        layer.push_back(piece->box);
+      }
+      if (Status status = check_tiling(tensor.shape, std::move(layer)); !status.ok())
+        return std::move(status).error().of_tensor(tensor.name);
+    }
+  }
+  if (piece != tensor.pieces.end())
+    return Error(ErrorCode::kInternal, "a piece belongs to no layer").of_tensor(tensor.name);
+  return {};
+}
+
+Result<Plan> Plan::make(std::shared_ptr<const Catalog> catalog, std::vector<PlannedFile> files,
+                        ReplicaPolicy replicas) {
+  Plan plan;
+  PlanSummary& summary = plan.summary_;
+  for (const PlannedFile& file : files) {
+    SHARDKIT_TRY(prove_file(*catalog, file));
+    summary.write_bytes += file.bytes;
+    for (const PlannedTensor& step : file.tensors) {
+      const CatalogTensor& tensor = catalog->tensors[step.tensor];
+      SHARDKIT_TRY(prove_whole(tensor));
+      if (Status status = prove_arithmetic(tensor, step.dtype); !status.ok())
+        return std::move(status).error().of_tensor(tensor.name);
+      const bool compare = replicas == ReplicaPolicy::kCompare;
+      const auto copies = static_cast<std::uint64_t>(compare ? tensor.replicas : 1);
+      summary.tensors += 1;
+      summary.casts += step.dtype != tensor.dtype ? 1 : 0;
+      summary.compared_replicas += copies - 1;
+      summary.read_bytes +=
+          copies * static_cast<std::uint64_t>(tensor.addends) * unsigned_bytes(tensor.bytes());
+      for (const Piece& piece : tensor.pieces) summary.pieces += compare || piece.replica == 0;
+    }
+  }
+  plan.catalog_ = std::move(catalog);
+  plan.files_ = std::move(files);
+  plan.replicas_ = replicas;
+  return plan;
+}
+
+}  // namespace shardkit
