@@ -1,0 +1,72 @@
+// TensorReader: ranges of a catalog tensor's elements, joined from its pieces, compared and cast.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "shardkit/base/result.h"
+#include "shardkit/checkpoint/catalog.h"
+#include "shardkit/plan/plan.h"
+#include "shardkit/transfer/box_reader.h"
+
+namespace shardkit {
+
+/// Reads row-major ranges of whole tensors with bounded memory. For one thread.
+class TensorReader {
+ public:
+  /// Buffers of this size, each allocated when first needed: the source elements, a replica of
+  /// them, the accumulator of Partial addends (twice the size), and the span of a strided source.
+  static constexpr std::size_t kBuffers = 5;
+
+  /// @param files         shared by all readers; outlives this
+  /// @param buffer_bytes  >= 4096
+  TensorReader(FileCache& files, std::size_t buffer_bytes)
+      : boxes_(files, buffer_bytes), buffer_bytes_(buffer_bytes) {}
+
+  /// Writes elements [begin, end) of the tensor, cast to `dtype`, to `target`.
+  ///
+  /// Partial addends are combined one after another in mesh order, in fp32 (fp64 for fp64,
+  /// integers exactly), and rounded once. With kCompare every replica is read and compared with
+  /// the one that is taken.
+  ///
+  /// REQUIRES: prove_whole(tensor).ok(), and a cast and reduction that Plan::make accepts.
+  /// @param target  (end - begin) * item_bytes(dtype) bytes
+  /// @error kIncomplete  a replica differs; the message names tensor, ranks and first element
+  /// @error kIo
+  Status read(const CatalogTensor& tensor, std::int64_t begin, std::int64_t end, DType dtype,
+              ReplicaPolicy replicas, std::byte* target);
+
+ private:
+  struct Layer {
+    std::int32_t replica;
+    std::int32_t addend;
+  };
+
+  Status read_tile(const CatalogTensor& tensor, std::int64_t begin, std::int64_t end, DType dtype,
+                   ReplicaPolicy replicas, std::byte* target);
+  Status reduce_tile(const CatalogTensor& tensor, std::int64_t begin, std::int64_t end,
+                     DType dtype, ReplicaPolicy replicas, std::byte* target);
+  /// Reads one layer and compares it with its replicas.
+  Status read_compared(const CatalogTensor& tensor, std::int32_t addend, std::int64_t begin,
+                       std::int64_t end, ReplicaPolicy replicas, std::byte* target);
+  Status read_layer(const CatalogTensor& tensor, Layer layer, std::int64_t begin,
+                    std::int64_t end, std::byte* target);
+
+  BoxReader boxes_;
+  const std::size_t buffer_bytes_;
+  std::unique_ptr<std::byte[]> source_;
+  std::unique_ptr<std::byte[]> replica_;
+  std::unique_ptr<std::byte[]> accumulator_;
+};
+
+/// The row-major position of the first element in which two tensors differ, bit by bit, as stored;
+/// nothing if they are equal.
+///
+/// Reads both up to that element. REQUIRES: equal shapes and dtypes; prove_whole() of both.
+/// @error as TensorReader::read
+Result<std::optional<std::int64_t>> first_difference(TensorReader& reader, const CatalogTensor& a,
+                                                     const CatalogTensor& b);
+
+}  // namespace shardkit

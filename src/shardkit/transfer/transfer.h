@@ -1,0 +1,55 @@
+// Transfer: carries out a plan, block by block, on threads, in bounded memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "shardkit/base/result.h"
+#include "shardkit/io/file_system.h"
+#include "shardkit/plan/plan.h"
+
+namespace shardkit {
+
+/// Output is made in blocks of this many bytes, counted from the start of each file.
+inline constexpr std::size_t kBlockBytes = 8 << 20;
+
+/// Takes the blocks of the output files as they are ready.
+class BlockSink {
+ public:
+  virtual ~BlockSink() = default;
+
+  /// Called from several threads at once, once for each block, in no fixed order.
+  /// @param file    index into Plan::files()
+  /// @param offset  bytes from the start of the file; a multiple of kBlockBytes
+  virtual Status write(std::size_t file, std::uint64_t offset,
+                       std::span<const std::byte> block) = 0;
+};
+
+struct Progress {
+  std::uint64_t bytes_done = 0;
+  std::uint64_t bytes_total = 0;  ///< of output
+};
+
+struct TransferOptions {
+  int threads = 0;                              ///< 0: as many as the processor runs at once
+  std::uint64_t memory_budget = 256u << 20;     ///< bytes for buffers; fewer threads if need be
+  /// Called on the thread that called transfer(), some ten times a second and at the end.
+  std::function<void(const Progress&)> on_progress;
+};
+
+/// Buffers for one thread take this much at least, so that a smaller budget is refused.
+inline constexpr std::uint64_t kLeastBudget = 16u << 20;
+
+/// Reads the sources of every planned tensor and hands the files' blocks to the sink.
+///
+/// The bytes do not depend on the number of threads. After an error no new block is begun; of
+/// several errors the one of the first block is returned, so that the same input gives the same
+/// error.
+///
+/// @error kInvalidArgument threads < 0, or the budget is below kLeastBudget
+/// @error as TensorReader::read and BlockSink::write
+Status transfer(const Plan& plan, FileSystem& fs, BlockSink& sink, const TransferOptions& options);
+
+}  // namespace shardkit
