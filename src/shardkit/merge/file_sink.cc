@@ -1,0 +1,30 @@
+#include "shardkit/merge/file_sink.h"
+
+namespace shardkit {
+
+FileSink::FileSink(StagedFolder& stage, const Plan& plan) : stage_(stage), plan_(plan) {
+  for (const PlannedFile& file : plan.files())
+    outputs_.push_back({nullptr, (file.bytes + kBlockBytes - 1) / kBlockBytes});
+}
+
+Status FileSink::write(std::size_t file, std::uint64_t offset, std::span<const std::byte> block) {
+  Output& output = outputs_[file];
+  std::shared_ptr<WritableFile> target;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!output.file) {
+      SHARDKIT_ASSIGN(output.file, stage_.create_file(plan_.files()[file].name));
+    }
+    target = output.file;
+  }
+  SHARDKIT_TRY(target->write_at(offset, block));
+  {
+    const std::lock_guard lock(mutex_);
+    if (--output.blocks_left > 0) return {};
+    output.file = nullptr;
+  }
+  SHARDKIT_TRY(target->sync());
+  return target->close();
+}
+
+}  // namespace shardkit

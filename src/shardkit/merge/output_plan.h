@@ -1,0 +1,36 @@
+// OutputPlan: the weight files that a merge writes, laid out as transformers lays them out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardkit/base/result.h"
+#include "shardkit/hf/dtype_choice.h"
+#include "shardkit/merge/merge_source.h"
+#include "shardkit/plan/plan.h"
+
+namespace shardkit {
+
+struct OutputOptions {
+  hf::DTypeChoice dtype;                          ///< not kAuto any more: see hf::resolve
+  std::uint64_t max_shard_bytes = 5'000'000'000;  ///< transformers 4's default; 5GB
+  ReplicaPolicy replicas = ReplicaPolicy::kCompare;
+};
+
+struct OutputPlan {
+  Plan plan;
+  std::optional<std::string> index;   ///< text of model.safetensors.index.json; none for one file
+  std::optional<DType> config_dtype;  ///< the float dtype with most bytes; none: no floats
+};
+
+/// Lays out all tensors of the catalog but the dropped ones, in the order of the state dict, and
+/// proves the plan.
+///
+/// @param dropped  for each tensor of the catalog, whether it is left out
+/// @error kInvalidArgument nothing is left to write; as safetensors::lay_out and Plan::make
+Result<OutputPlan> plan_output(const MergeSource& source, const std::vector<bool>& dropped,
+                               const OutputOptions& options);
+
+}  // namespace shardkit

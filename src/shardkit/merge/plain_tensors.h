@@ -1,0 +1,18 @@
+// Plain tensors alone: whether taking them for chunks of dimension 0 can be believed.
+#pragma once
+
+#include "shardkit/base/result.h"
+#include "shardkit/io/file_system.h"
+#include "shardkit/merge/merge_source.h"
+
+namespace shardkit {
+
+/// A checkpoint without any DTensor or ShardedTensor is merged as verl merges it, by joining the
+/// ranks' tensors on dimension 0. That is refused as ambiguous where all ranks' bytes are equal
+/// (they may be replicas), or where the config implies another shape.
+///
+/// Reads the ranks' chunks of each concatenated tensor up to their first difference.
+/// @error kIncomplete, naming the tensor and --plain-tensors; as TensorReader::read
+Status check_concatenated(FileSystem& fs, const MergeSource& source);
+
+}  // namespace shardkit
