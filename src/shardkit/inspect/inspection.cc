@@ -1,0 +1,185 @@
+#include "shardkit/inspect/inspection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shardkit/inspect/value_rows.h"
+#include "shardkit/io/path.h"
+#include "shardkit/merge/fsdp_merger.h"
+#include "shardkit/merge/merge_source.h"
+#include "shardkit/merge/output_plan.h"
+#include "shardkit/merge/tied_tensors.h"
+#include "shardkit/safetensors/reader.h"
+#include "shardkit/safetensors/sharded_index.h"
+#include "shardkit/torch_pt/reader.h"
+
+namespace shardkit {
+namespace {
+
+constexpr std::uint64_t kIndexLimit = 256 << 20;
+
+Result<Inspection> inspect_torch_file(FileSystem& fs, const std::string& path) {
+  SHARDKIT_ASSIGN(const PtFile file, read_pt(fs, path));
+  Inspection inspection;
+  inspection.path = path;
+  inspection.kind = InspectedKind::kTorchFile;
+  add_rows(file.root, inspection);
+  return inspection;
+}
+
+Result<Inspection> inspect_safetensors(FileSystem& fs, const std::string& path) {
+  SHARDKIT_ASSIGN(Dict tensors, safetensors::read_safetensors(fs, path));
+  Inspection inspection;
+  inspection.path = path;
+  inspection.kind = InspectedKind::kSafetensorsFile;
+  add_rows(Value(std::move(tensors)), inspection);
+  return inspection;
+}
+
+/// Checks the files of a model folder against its index, if it has one.
+Status check_index(FileSystem& fs, const std::string& folder, Inspection& inspection) {
+  const std::string path = join_path(folder, safetensors::kIndexFileName);
+  if (!fs.info(path).ok()) return {};
+  SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, kIndexLimit));
+  auto index = safetensors::read_index(text);
+  if (!index.ok()) return std::move(index).error().in_file(path);
+  std::vector<std::string> present;
+  for (const TensorRow& row : inspection.tensors) present.push_back(row.name);
+  std::sort(present.begin(), present.end());
+  std::size_t listed = 0;
+  for (const auto& [name, file] : index->weight_map) {
+    if (std::binary_search(present.begin(), present.end(), name)) {
+      ++listed;
+    } else {
+      inspection.problems.push_back(
+          fmt::format("the index lists '{}' in '{}', where it is not", name, file));
+    }
+  }
+  if (listed < present.size())
+    inspection.problems.push_back(
+        fmt::format("{} tensors are not in the index", present.size() - listed));
+  return {};
+}
+
+Result<Inspection> inspect_model_folder(FileSystem& fs, const std::string& path,
+                                        const std::vector<DirectoryEntry>& entries) {
+  Inspection inspection;
+  inspection.path = path;
+  inspection.kind = InspectedKind::kModelFolder;
+  for (const DirectoryEntry& entry : entries) {
+    if (!entry.name.ends_with(".safetensors")) continue;
+    auto tensors = safetensors::read_safetensors(fs, join_path(path, entry.name));
+    if (tensors.ok()) {
+      add_rows(Value(*std::move(tensors)), inspection);
+    } else {
+      inspection.problems.push_back(tensors.error().message());
+    }
+  }
+  if (inspection.tensors.empty() && inspection.problems.empty())
+    inspection.notes.emplace_back("no weights in safetensors form here");
+  if (Status status = check_index(fs, path, inspection); !status.ok())
+    inspection.problems.push_back(status.error().message());
+  return inspection;
+}
+
+void add_catalog(const Catalog& catalog, Inspection& inspection) {
+  for (const CatalogTensor& tensor : catalog.tensors) {
+    TensorRow row;
+    row.name = tensor.name;
+    row.kind = to_string(tensor.kind);
+    row.dtype = torch_name(tensor.dtype);
+    row.shape = to_string(tensor.shape);
+    row.layout = describe_layout(tensor);
+    row.pieces = tensor.pieces.size();
+    row.bytes = static_cast<std::uint64_t>(tensor.bytes());
+    add_row(std::move(row), inspection);
+    if (tensor.sharding) add_mesh(*tensor.sharding->mesh, inspection);
+  }
+  for (const SharedStorage& pair : catalog.shared)
+    inspection.ties.push_back(fmt::format("{} = {}", catalog.tensors[pair.second].name,
+                                          catalog.tensors[pair.first].name));
+  for (const SkippedEntry& entry : catalog.skipped)
+    inspection.skipped.push_back(fmt::format("{} ({})", entry.name, entry.kind));
+}
+
+/// What a merge with default options would write; ties that only their bytes decide are assumed
+/// equal.
+Result<MergeForecast> forecast_merge(const MergeSource& source) {
+  const MergeOptions defaults;
+  std::vector<bool> dropped(source.catalog->tensors.size(), false);
+  for (const Tie& tie : find_ties(source))
+    if (tie.state != TieState::kDifferent) dropped[tie.alias] = true;
+  OutputOptions options;
+  options.dtype = defaults.dtype;
+  options.max_shard_bytes = defaults.max_shard_bytes;
+  SHARDKIT_ASSIGN(const OutputPlan output, plan_output(source, dropped, options));
+  MergeForecast forecast;
+  forecast.weight_bytes = output.plan.summary().write_bytes;
+  forecast.weight_files = output.plan.files().size();
+  forecast.sidecar_files = source.sidecars.size();
+  forecast.memory_bytes = defaults.transfer.memory_budget;
+  forecast.dtype = torch_name(defaults.dtype.dtype);
+  return forecast;
+}
+
+Inspection inspect_checkpoint(FileSystem& fs, CheckpointFolder folder) {
+  Inspection inspection;
+  inspection.path = folder.path;
+  inspection.kind = InspectedKind::kCheckpoint;
+  inspection.fsdp_version = folder.fsdp_version;
+  inspection.world_size = folder.world_size;
+  inspection.notes = folder.notes;
+  auto source = open_merge_source(fs, std::move(folder), "", PlainTensors::kAuto);
+  if (!source.ok()) {
+    inspection.problems.push_back(source.error().message());
+    return inspection;
+  }
+  add_catalog(*source->catalog, inspection);
+  auto forecast = forecast_merge(*source);
+  if (forecast.ok()) {
+    inspection.forecast = *forecast;
+  } else {
+    inspection.problems.push_back(forecast.error().message());
+  }
+  return inspection;
+}
+
+bool is_model_folder(const std::vector<DirectoryEntry>& entries) {
+  return std::any_of(entries.begin(), entries.end(), [](const DirectoryEntry& entry) {
+    return entry.name == "config.json" || entry.name.ends_with(".safetensors");
+  });
+}
+
+}  // namespace
+
+std::string_view to_string(InspectedKind kind) {
+  switch (kind) {
+    case InspectedKind::kCheckpoint: return "FSDP checkpoint";
+    case InspectedKind::kTorchFile: return "PyTorch file";
+    case InspectedKind::kSafetensorsFile: return "safetensors file";
+    case InspectedKind::kModelFolder: return "Hugging Face model folder";
+  }
+  return "";
+}
+
+Result<Inspection> inspect(FileSystem& fs, const std::string& path) {
+  SHARDKIT_ASSIGN(const FileInfo info, fs.info(path));
+  if (info.kind == FileKind::kRegular)
+    return path.ends_with(".safetensors") ? inspect_safetensors(fs, path)
+                                          : inspect_torch_file(fs, path);
+  if (info.kind != FileKind::kDirectory)
+    return Error(ErrorCode::kInvalidArgument, "neither a file nor a folder").in_file(path);
+  auto folder = discover_checkpoint(fs, path);
+  if (folder.ok()) return inspect_checkpoint(fs, *std::move(folder));
+  SHARDKIT_ASSIGN(const auto entries, fs.list(path));
+  if (is_model_folder(entries)) return inspect_model_folder(fs, path, entries);
+  if (folder.error().code() != ErrorCode::kIncomplete && folder.error().code() != ErrorCode::kCorrupt)
+    return folder.error();
+  Inspection inspection;
+  inspection.path = path;
+  inspection.problems.push_back(folder.error().message());
+  return inspection;
+}
+
+}  // namespace shardkit
