@@ -1,0 +1,79 @@
+#include "cli/command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <ostream>
+
+#include "cli/inspect_command.h"
+#include "cli/merge_command.h"
+#include "cli/version.h"
+#include "shardkit/json/value.h"
+#include "shardkit/json/write.h"
+
+namespace shardkit::cli {
+namespace {
+
+/// Options are spelled with hyphens here; verl's scripts use underscores. Both are taken.
+void normalise_spelling(std::vector<std::string>& args) {
+  for (std::string& arg : args) {
+    if (!arg.starts_with("--")) continue;
+    const auto name_end = std::min(arg.find('='), arg.size());
+    std::replace(arg.begin() + 2, arg.begin() + static_cast<std::ptrdiff_t>(name_end), '_', '-');
+  }
+}
+
+}  // namespace
+
+ExitCode exit_code(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument: return kUsage;
+    case ErrorCode::kNotFound:
+    case ErrorCode::kCorrupt:
+    case ErrorCode::kUnsafe:
+    case ErrorCode::kIncomplete:
+    case ErrorCode::kUnsupported:
+    case ErrorCode::kLimit: return kInputRefused;
+    case ErrorCode::kIo:
+    case ErrorCode::kPeer: return kIoFailed;
+    case ErrorCode::kInternal: return kOurBug;
+  }
+  return kOurBug;
+}
+
+int report_error(const Error& error, bool json, Streams& streams) {
+  streams.err << "shardkit: " << error.message() << "\n";
+  if (json) {
+    json::Object object;
+    object.add("status", "error");
+    object.add("code", to_string(error.code()));
+    object.add("message", error.message());
+    if (error.file()) object.add("file", *error.file());
+    if (error.offset()) object.add("offset", *error.offset());
+    if (error.tensor()) object.add("tensor", *error.tensor());
+    streams.out << json::write(json::Value(std::move(object)), json::WriteStyle::kPretty) << "\n";
+  }
+  return exit_code(error.code());
+}
+
+int run(std::vector<std::string> args, Streams& streams) {
+  normalise_spelling(args);
+  CLI::App app("Merges, inspects and moves sharded PyTorch state, without PyTorch.", "shardkit");
+  app.set_version_flag("--version", std::string(kVersion));
+  app.require_subcommand(1);
+  int result = kDone;
+  add_merge_command(app, streams, result);
+  add_inspect_command(app, streams, result);
+  // CLI11 takes the arguments from the back.
+  std::reverse(args.begin(), args.end());
+  try {
+    app.parse(args);
+  } catch (const CLI::ParseError& error) {
+    // Help and --version come this way too, with success.
+    return app.exit(error, streams.out, streams.err) == 0 ? kDone : kUsage;
+  }
+  return result;
+}
+
+}  // namespace shardkit::cli

@@ -1,0 +1,185 @@
+#include "cli/merge_command.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+#include <ostream>
+
+#include "cli/progress_line.h"
+#include "shardkit/base/size_text.h"
+#include "shardkit/json/value.h"
+#include "shardkit/json/write.h"
+#include "shardkit/merge/fsdp_merger.h"
+
+namespace shardkit::cli {
+namespace {
+
+struct Arguments {
+  std::string backend = "fsdp";
+  std::string local_dir;
+  std::string target_dir = "tmp";
+  std::string hf_model_config_path;
+  std::string dtype = "bfloat16";
+  std::string max_shard_size = "5GB";
+  std::string memory_budget = "256MiB";
+  std::string replicas = "compare";
+  std::string plain_tensors = "auto";
+  int threads = 0;
+  bool overwrite = false;
+  bool keep_tied = false;
+  bool quiet = false;
+  bool json = false;
+  bool no_effect = false;
+};
+
+Result<MergeOptions> to_options(const Arguments& arguments) {
+  if (arguments.backend != "fsdp")
+    return Error(ErrorCode::kUnsupported, "only the fsdp backend is supported")
+        .found(arguments.backend);
+  MergeOptions options;
+  options.local_dir = arguments.local_dir;
+  options.target_dir = arguments.target_dir;
+  options.hf_folder = arguments.hf_model_config_path;
+  SHARDKIT_ASSIGN(options.dtype, hf::parse_dtype_choice(arguments.dtype));
+  SHARDKIT_ASSIGN(options.max_shard_bytes, parse_size(arguments.max_shard_size));
+  SHARDKIT_ASSIGN(options.transfer.memory_budget, parse_size(arguments.memory_budget));
+  options.transfer.threads = arguments.threads;
+  options.replicas =
+      arguments.replicas == "first" ? ReplicaPolicy::kFirst : ReplicaPolicy::kCompare;
+  options.plain = arguments.plain_tensors == "replicate" ? PlainTensors::kReplicate
+                  : arguments.plain_tensors == "concat"  ? PlainTensors::kConcat
+                                                         : PlainTensors::kAuto;
+  options.existing = arguments.overwrite ? ExistingTarget::kReplace : ExistingTarget::kRefuse;
+  options.keep_tied = arguments.keep_tied;
+  return options;
+}
+
+json::Array to_array(const std::vector<std::string>& texts) {
+  json::Array array;
+  for (const std::string& text : texts) array.items.emplace_back(text);
+  return array;
+}
+
+json::Value to_json(const MergeReport& report) {
+  json::Array weights;
+  for (const OutputFile& file : report.weights) {
+    json::Object object;
+    object.add("name", file.name);
+    object.add("bytes", file.bytes);
+    weights.items.emplace_back(std::move(object));
+  }
+  json::Object object;
+  object.add("status", "ok");
+  object.add("checkpoint", report.checkpoint);
+  object.add("world_size", report.world_size);
+  object.add("target", report.target);
+  object.add("weights", std::move(weights));
+  object.add("sidecars", to_array(report.sidecars));
+  object.add("tensors", report.summary.tensors);
+  object.add("casts", report.summary.casts);
+  object.add("compared_replicas", report.summary.compared_replicas);
+  object.add("bytes_read", report.summary.read_bytes);
+  object.add("bytes_written", report.summary.write_bytes);
+  object.add("config_dtype", report.config_dtype ? json::Value(torch_name(*report.config_dtype))
+                                                 : json::Value());
+  object.add("dropped_ties", to_array(report.dropped_ties));
+  object.add("skipped", to_array(report.skipped));
+  object.add("notes", to_array(report.notes));
+  object.add("warnings", to_array(report.warnings));
+  return object;
+}
+
+void print(const MergeReport& report, std::ostream& out) {
+  out << fmt::format("merged {} tensors of {} ranks from {}\n", report.summary.tensors,
+                     report.world_size, report.checkpoint);
+  for (const OutputFile& file : report.weights)
+    out << fmt::format("  {}  {}\n", file.name, format_bytes(file.bytes));
+  if (!report.sidecars.empty())
+    out << fmt::format("  with {}\n", fmt::join(report.sidecars, ", "));
+  if (report.summary.casts > 0)
+    out << fmt::format("{} tensors cast; the others are as they were stored\n",
+                       report.summary.casts);
+  if (report.summary.compared_replicas > 0)
+    out << fmt::format("{} replicas compared, all equal\n", report.summary.compared_replicas);
+  for (const std::string& name : report.dropped_ties)
+    out << fmt::format("left out: {}, tied to an equal tensor\n", name);
+  for (const std::string& entry : report.skipped)
+    out << fmt::format("skipped: {}, no tensor\n", entry);
+  for (const std::string& note : report.notes) out << "note: " << note << "\n";
+  out << fmt::format("done: {}\n", report.target);
+}
+
+int merge(const Arguments& arguments, Streams& streams) {
+  auto options = to_options(arguments);
+  if (!options.ok()) return report_error(options.error(), arguments.json, streams);
+  ProgressLine progress(streams);
+  if (!arguments.quiet)
+    options->transfer.on_progress = [&progress](const Progress& now) { progress.update(now); };
+  const auto report = merge_fsdp_checkpoint(posix_file_system(), *options);
+  progress.finish();
+  if (!report.ok()) return report_error(report.error(), arguments.json, streams);
+  for (const std::string& warning : report->warnings)
+    streams.err << "warning: " << warning << "\n";
+  if (arguments.json) {
+    streams.out << json::write(to_json(*report), json::WriteStyle::kPretty) << "\n";
+  } else if (!arguments.quiet) {
+    print(*report, streams.out);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_merge_command(CLI::App& app, Streams& streams, int& result) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* command =
+      app.add_subcommand("merge", "Merge an FSDP checkpoint into a Hugging Face model folder");
+  command->add_option("--backend", arguments->backend, "Training backend: fsdp")
+      ->check(CLI::IsMember({"fsdp", "megatron"}))
+      ->capture_default_str();
+  command->add_option("--local-dir", arguments->local_dir,
+                      "Checkpoint: a run, a step, a role (actor) or the folder of the shards")
+      ->required();
+  command->add_option("--target-dir", arguments->target_dir, "Folder to write")
+      ->capture_default_str();
+  command->add_option("--hf-model-config-path", arguments->hf_model_config_path,
+                      "Folder with config and tokenizer; default: huggingface/ beside the shards");
+  command->add_option("--dtype", arguments->dtype,
+                      "bfloat16, float16, float32, keep (as stored) or auto (as config.json says)")
+      ->capture_default_str();
+  command->add_option("--max-shard-size", arguments->max_shard_size,
+                      "Largest weight file; GB is 1e9 bytes, GiB is 2^30")
+      ->capture_default_str();
+  command->add_option("--threads", arguments->threads, "Threads; 0: as many as cores")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->add_option("--memory-budget", arguments->memory_budget, "Memory for buffers")
+      ->capture_default_str();
+  command->add_option("--replicas", arguments->replicas,
+                      "compare: copies on other ranks must be equal; first: take the lowest "
+                      "rank's")
+      ->check(CLI::IsMember({"compare", "first"}))
+      ->capture_default_str();
+  command->add_option("--plain-tensors", arguments->plain_tensors,
+                      "What tensors without placements are: replicate, concat, or auto (copies "
+                      "beside sharded tensors, else chunks of dimension 0)")
+      ->check(CLI::IsMember({"auto", "replicate", "concat"}))
+      ->capture_default_str();
+  command->add_flag("--keep-tied", arguments->keep_tied,
+                    "Write tied embeddings twice, as some loaders want it");
+  command->add_flag("--overwrite", arguments->overwrite,
+                    "Replace a target folder that is not empty, whole");
+  command->add_flag("--quiet", arguments->quiet, "No progress and no summary");
+  command->add_flag("--json", arguments->json, "Print the result as one JSON object");
+  for (const char* flag : {"--trust-remote-code", "--tie-word-embedding", "--is-value-model",
+                           "--use-cpu-initialization"})
+    command->add_flag(flag, arguments->no_effect,
+                      "Taken for verl's scripts; needs no effect here");
+  command->callback(
+      [arguments, &streams, &result] { result = merge(*arguments, streams); });
+}
+
+}  // namespace shardkit::cli
