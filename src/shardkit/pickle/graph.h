@@ -70,7 +70,7 @@ class Graph {
   std::span<const ObjectId> items(ObjectId id) const;
   const Global& global(ObjectId id) const { return globals_[objects_[id].a]; }       // kGlobal
   std::uint32_t global_index(ObjectId id) const { return objects_[id].a; }           // kGlobal
-  ObjectId persistent_id(ObjectId id) const { return objects_[id].a; }               // kPersistentId
+  ObjectId persistent_id(ObjectId id) const { return objects_[id].a; }  // kPersistentId
   const Construction& construction(ObjectId id) const;                               // kCall, kNew
 
   /// Every different global, indexed by global_index().

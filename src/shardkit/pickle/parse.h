@@ -1,4 +1,4 @@
-// parse(): runs a pickle's opcodes and builds the objects they describe, without executing anything.
+// parse(): runs a pickle's opcodes and builds the objects they describe; executes nothing.
 #pragma once
 
 #include <cstdint>

@@ -130,7 +130,8 @@ Result<std::vector<Entry>> read_local_headers(const RandomAccessFile& file,
 
 Status check_crc(const RandomAccessFile& file, const Entry& entry, std::uint32_t found) {
   if (entry.crc32 == 0 || entry.crc32 == found) return {};
-  return Error(ErrorCode::kCorrupt, fmt::format("the CRC of '{}' does not fit its data", entry.name))
+  return Error(ErrorCode::kCorrupt,
+               fmt::format("the CRC of '{}' does not fit its data", entry.name))
       .expected(fmt::format("{:08x}", entry.crc32))
       .found(fmt::format("{:08x}", found))
       .in_file(file.path())

@@ -1,4 +1,4 @@
-// Any bytes as a zip file: no crash, no read outside the file, and names that lead to their entries.
+// Any bytes as a zip file: no crash, no read outside the file, every entry found by its name.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
