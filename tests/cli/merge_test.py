@@ -56,13 +56,16 @@ class MergeTest(program.ProgramTest):
                 (merge + ["--max-shard-size", "5 bananas"], "5 bananas"),
                 (merge + ["--max-shard-size", "0"], "shard"),
                 (merge + ["--memory-budget", "lots"], "lots"),
+                (merge + ["--memory-budget", "1KB"], "budget"),
                 (merge + ["--threads", "many"], "many"), (merge + ["--threads", "-1"], "threads"),
                 (merge + ["--replicas", "last"], "last"),
                 (merge + ["--plain-tensors", "guess"], "guess"), (["inspect"], "")]:
-            with self.subTest(arguments=arguments):
+            with self.subTest(arguments=[a for a in arguments if a not in merge] or arguments):
+                shutil.rmtree(self.out, ignore_errors=True)
                 done = self.run_program(*arguments, exit_code=USAGE)
                 self.assertIn(text, done.stderr)
                 self.assertFalse(self.out.exists())
+                self.assertEqual(done.stdout, "")
 
     def test_help_and_version(self):
         for arguments in (["--help"], ["merge", "--help"], ["inspect", "--help"]):
@@ -157,7 +160,7 @@ class MergeTest(program.ProgramTest):
     def test_threads_and_budget_do_not_change_the_bytes(self):
         self.merge(SAMPLE, "--threads", "1")
         alone = (self.out / "model.safetensors").read_bytes()
-        for flags in [("--threads", "7"), ("--memory-budget", "8MiB"),
+        for flags in [("--threads", "7"), ("--memory-budget", "16MiB"),
                       ("--threads", "3", "--memory-budget", "64MB")]:
             self.merge(SAMPLE, "--overwrite", *flags)
             self.assertEqual((self.out / "model.safetensors").read_bytes(), alone)
@@ -206,11 +209,16 @@ class MergeTest(program.ProgramTest):
         self.assert_is_sample(self.folder / "a" / "b" / "out")
 
     def test_a_target_that_cannot_be_made_is_an_io_error(self):
+        self.out = self.folder / ("n" * 300)  # longer than any file system takes
+        done = self.merge(SAMPLE, exit_code=IO)
+        self.assertIn("nnn", done.stderr)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_target_below_a_file(self):
         (self.folder / "file").write_text("")
-        for target in (self.folder / "file" / "out", "/proc/shardkit_out"):
-            done = self.run_program("merge", "--backend", "fsdp", "--local_dir", SAMPLE,
-                                    "--target_dir", target, exit_code=IO)
-            self.assertIn(str(target), done.stderr)
+        done = self.run_program("merge", "--backend", "fsdp", "--local_dir", SAMPLE, "--target_dir",
+                                self.folder / "file" / "out", exit_code=USAGE)
+        self.assertIn(str(self.folder / "file"), done.stderr)
         self.assertEqual(os.listdir(self.folder), ["file"])
 
     def test_never_over_its_own_input(self):
@@ -220,8 +228,8 @@ class MergeTest(program.ProgramTest):
             with self.subTest(target=target):
                 done = self.run_program("merge", "--backend", "fsdp", "--local_dir", checkpoint,
                                         "--target_dir", target, "--overwrite")
-                self.assertIn(done.returncode, (2, 3), done.stderr)
                 self.assertEqual(program.snapshot(checkpoint), before)
+                self.assertIn(done.returncode, (2, 3), done.stderr)
 
 
 class DiscoveryTest(program.ProgramTest):

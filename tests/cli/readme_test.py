@@ -32,8 +32,10 @@ def commands_of(block):
 def run(command):
     done = subprocess.run(["bash", "-c", command], cwd=program.ROOT, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=240,
-                          env={**os.environ, "MAKEFLAGS": ""})
-    return [line.rstrip() for line in done.stdout.splitlines()]
+                          env={k: v for k, v in os.environ.items() if not k.startswith("MAKE")})
+    # Where the reader's clone lies is not ours to know.
+    text = done.stdout.replace(str(program.ROOT), "/home/you/shardkit")
+    return [line.rstrip() for line in text.splitlines()]
 
 
 def matches(shown, printed):
@@ -57,7 +59,7 @@ class ReadmeTest(unittest.TestCase):
                         self.assertEqual("\n".join(printed), "\n".join(shown))
 
     def test_make_targets_that_it_names_exist(self):
-        named = set(re.findall(r"`make ([a-z]+)`", README.read_text()))
+        named = set(re.findall(r"(?:`|^\$ )make ([a-z]+)", README.read_text(), re.MULTILINE))
         self.assertGreaterEqual(named, {"build", "demo", "test", "interop"})
         makefile = (program.ROOT / "Makefile").read_text()
         for target in named:
