@@ -1,10 +1,12 @@
 // json::Value: one JSON document as a tree; objects keep the order of their members.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -32,15 +34,16 @@ struct Object {
 /// One node of the tree. Strings are UTF-8.
 class Value {
  public:
-  /// Integers are int64 where they fit, else uint64; a number with '.' or an exponent is a double.
+  /// parse() makes integers int64 where they fit, else uint64; a number with '.' or an exponent is
+  /// a double.
   using Variant = std::variant<Null, bool, std::int64_t, std::uint64_t, double, std::string, Array,
                                Object>;
 
   Value() = default;
   Value(Null) {}
-  Value(bool value) : variant_(value) {}
-  Value(std::int64_t value) : variant_(value) {}
-  Value(std::uint64_t value) : variant_(value) {}
+  /// Any integer type; bool stays bool. (Templates, so that no pointer turns into a bool.)
+  template <std::integral T>
+  Value(T value) : variant_(convert(value)) {}
   Value(double value) : variant_(value) {}
   Value(std::string value) : variant_(std::move(value)) {}
   Value(std::string_view value) : variant_(std::string(value)) {}
@@ -64,6 +67,17 @@ class Value {
   std::optional<std::uint64_t> as_uint64() const;
 
  private:
+  template <std::integral T>
+  static auto convert(T value) {
+    if constexpr (std::is_same_v<T, bool>) {
+      return value;
+    } else if constexpr (std::is_signed_v<T>) {
+      return std::int64_t{value};
+    } else {
+      return std::uint64_t{value};
+    }
+  }
+
   Variant variant_;
 };
 

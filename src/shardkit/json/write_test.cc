@@ -34,10 +34,16 @@ TEST(JsonWrite, IsAlwaysJson) {
   EXPECT_EQ(write(array, WriteStyle::kPretty), "[\n  null,\n  null,\n  \"a\\ufffdb\"\n]");
 }
 
+TEST(JsonValue, TakesEveryKindOfInteger) {
+  Array array;
+  array.items = {1, -2L, 3u, 4ull, short{5}, true, 6.5, "7"};
+  EXPECT_EQ(write(array, WriteStyle::kCompact), "[1,-2,3,4,5,true,6.5,\"7\"]");
+}
+
 TEST(JsonValue, NamesItsKinds) {
   EXPECT_EQ(kind_name(Value()), "null");
   EXPECT_EQ(kind_name(true), "boolean");
-  EXPECT_EQ(kind_name(std::uint64_t{1}), "integer");
+  EXPECT_EQ(kind_name(1u), "integer");
   EXPECT_EQ(kind_name(1.5), "number");
   EXPECT_EQ(kind_name("x"), "string");
   EXPECT_EQ(kind_name(Array{}), "array");
