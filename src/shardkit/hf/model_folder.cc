@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <regex>
+#include <initializer_list>
 #include <utility>
 
 #include <fmt/format.h>
@@ -28,6 +28,46 @@ std::string blobs_of_snapshot(const std::string& root) {
   const std::string snapshots = root.substr(0, revision);
   if (base_name(snapshots) != "snapshots") return {};
   return join_path(snapshots.substr(0, snapshots.rfind('/')), "blobs");
+}
+
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
+/// Removes `ending` from `name` if it is there.
+bool cut_ending(std::string_view& name, std::string_view ending) {
+  if (!name.ends_with(ending)) return false;
+  name.remove_suffix(ending.size());
+  return true;
+}
+
+/// Whether a name without its ending is one of `stems`, as such, as a part ("-00001-of-00002"), of
+/// a variant (".fp16"; transformers modeling_utils.py, _add_variant), or both.
+bool is_weights_stem(std::string_view stem, std::initializer_list<std::string_view> stems) {
+  constexpr std::size_t kPartLength = std::string_view("-00001-of-00002").size();
+  if (stem.size() > kPartLength) {
+    const std::string_view part = stem.substr(stem.size() - kPartLength);
+    if (part[0] == '-' && is_digits(part.substr(1, 5)) && part.substr(6, 4) == "-of-" &&
+        is_digits(part.substr(10)))
+      stem.remove_suffix(kPartLength);
+  }
+  const std::size_t dot = stem.find('.');
+  const bool one_variant = dot == stem.npos || stem.find('.', dot + 1) == stem.npos;
+  return one_variant && std::find(stems.begin(), stems.end(), stem.substr(0, dot)) != stems.end();
+}
+
+/// "X.index.json" or "X.index.VARIANT.json" for a file X of weights.
+bool is_index(std::string_view name) {
+  if (!cut_ending(name, ".json")) return false;
+  if (!cut_ending(name, ".index")) {
+    const std::size_t variant = name.rfind('.');
+    if (variant == name.npos) return false;
+    name = name.substr(0, variant);
+    if (!cut_ending(name, ".index")) return false;
+  }
+  for (const std::string_view ending : {".safetensors", ".bin", ".h5", ".msgpack"})
+    if (name.ends_with(ending)) return true;
+  return false;
 }
 
 class Lister {
@@ -97,23 +137,33 @@ Status Lister::list(const std::string& below, std::size_t depth) {
 }  // namespace
 
 bool is_weight_file(std::string_view file_name) {
-  // transformers utils/__init__.py (WEIGHTS_NAME ...) with modeling_utils.py _add_variant; the
-  // others as their writers name them.
-  static const std::regex kPatterns(
-      R"(.*\.safetensors|.*\.gguf)"
-      R"(|.*\.(safetensors|bin|h5|msgpack)\.index(\.[^.]+)?\.json)"
-      R"(|(pytorch_model|adapter_model|model)(\.[^.]+)?(-\d{5}-of-\d{5})?\.bin)"
-      R"(|(pytorch_model|model|consolidated)(\.\d+)?\.(pt|pth))"
-      R"(|tf_model(\.[^.]+)?(-\d{5}-of-\d{5})?\.h5)"
-      R"(|flax_model(\.[^.]+)?(-\d{5}-of-\d{5})?\.msgpack)"
-      R"(|model\.ckpt(-\d+)?\.(index|meta|data-\d{5}-of-\d{5}))"
-      R"(|rust_model\.ot|openvino_model\.(bin|xml))"
-      R"(|((encoder_|decoder_|decoder_with_past_)?model)(_\w+)?\.onnx(_data|\.data)?)"
-      R"(|.*\.distcp|(model|optim|extra_state)_world_size_\d+_rank_\d+\.pt)",
-      std::regex::ECMAScript | std::regex::optimize);
-  // std::regex recurses for each character; no name of a file is longer than 255.
-  return file_name.size() <= 255 &&
-         std::regex_match(file_name.begin(), file_name.end(), kPatterns);
+  for (const std::string_view ending : {".safetensors", ".gguf", ".distcp"})
+    if (file_name.ends_with(ending)) return true;
+  if (is_index(file_name) || file_name.starts_with("model.ckpt") ||
+      file_name == "rust_model.ot" || file_name == "openvino_model.bin" ||
+      file_name == "openvino_model.xml")
+    return true;
+
+  std::string_view stem = file_name;
+  if (cut_ending(stem, ".bin"))
+    return is_weights_stem(stem, {"pytorch_model", "adapter_model", "model"});
+  if (cut_ending(stem, ".h5")) return is_weights_stem(stem, {"tf_model"});
+  if (cut_ending(stem, ".msgpack")) return is_weights_stem(stem, {"flax_model"});
+  if (cut_ending(stem, ".pth"))
+    return is_weights_stem(stem, {"pytorch_model", "model", "consolidated"});
+  if (cut_ending(stem, ".pt")) {
+    for (const std::string_view start :
+         {"model_world_size_", "optim_world_size_", "extra_state_world_size_"})
+      if (stem.starts_with(start)) return true;
+    return is_weights_stem(stem, {"pytorch_model", "model", "consolidated"});
+  }
+  if (cut_ending(stem, ".onnx") || cut_ending(stem, ".onnx_data") || cut_ending(stem, ".onnx.data"))
+    for (const std::string_view part : {"", "encoder_", "decoder_", "decoder_with_past_"}) {
+      if (!stem.starts_with(part)) continue;
+      const std::string_view rest = stem.substr(part.size());
+      if (rest == "model" || rest.starts_with("model_")) return true;
+    }
+  return false;
 }
 
 Result<std::vector<SidecarFile>> list_sidecars(FileSystem& fs, const std::string& folder) {

@@ -19,11 +19,12 @@ struct SidecarFile {
 
 /// Whether a file holds model weights or says where they are, by its name without the folder.
 ///
-/// Weights of transformers and its relatives, each also as "-00001-of-00002" part and with
-/// ".index.json": *.safetensors, *.gguf, pytorch_model[.variant].bin, model[.variant].bin,
-/// adapter_model.bin, tf_model.h5, flax_model.msgpack, consolidated[.NN].pth,
-/// model.ckpt.index|data, *.distcp, and shards of a training run (model_world_size_N_rank_R.pt and
-/// the optim_ and extra_state_ ones). Others stay, such as vocab.bin, training_args.bin, spm.bin.
+/// Any *.safetensors, *.gguf and *.distcp; pytorch_model, adapter_model or model with .bin;
+/// tf_model.h5; flax_model.msgpack; pytorch_model, model or consolidated with .pt or .pth; each
+/// also as a part ("-00001-of-00002") and with a variant (".fp16", ".00"), and their ".index.json".
+/// model.ckpt*, rust_model.ot, openvino_model.bin and .xml, and the model*.onnx that optimum
+/// exports: made from the old weights. A training run's *_world_size_N_rank_R.pt.
+/// Not other names with these endings, such as vocab.bin, training_args.bin, speech_tokenizer.onnx.
 bool is_weight_file(std::string_view file_name);
 
 /// Everything in the folder and its subfolders but weights, sorted by path. Leaves out what is no

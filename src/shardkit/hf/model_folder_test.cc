@@ -48,6 +48,7 @@ TEST(WeightFile, IsKnownByItsName) {
         "preprocessor_config.json", "modeling_x.py", "README.md", "model.py", "model.json",
         "index.json", "campplus.onnx", "openvino_tokenizer.bin", "my_pytorch_model.bin.txt",
         "adapter_config.json", "safetensors", "model.safetensors.md", "scheduler.pt", "data.pt",
+        "pytorch_model.a.b.bin", "pytorch_model-1-of-2.bin", "x.index.json", "a.index.b.c.json",
         ".gitattributes", ""})
     EXPECT_FALSE(is_weight_file(name)) << name;
   EXPECT_FALSE(is_weight_file(std::string(1'000'000, 'a')));
