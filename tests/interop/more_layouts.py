@@ -76,21 +76,51 @@ def case_hsdp_no_names_w4(rank, world):
                        [Replicate(), Shard(0)]), full
 
 
-def case_permuted_mesh_w4(rank, world):
-    """A mesh whose rank array is no count upwards: the file number is no coordinate."""
-    mesh = DeviceMesh("cpu", [[3, 1], [0, 2]], mesh_dim_names=("dp_replicate", "dp_shard"))
+# A mesh whose rank array does not count upwards. PyTorch makes a process group of each line of the mesh,
+# and new_group() sorts its ranks: collectives and FSDP place data by the rank's position in the sorted
+# line, whatever the array says (torch 2.13, distributed_c10d.py _new_group_with_tag; fsdp/
+# _fully_shard/_fsdp_common.py, shard_mesh_rank). distribute_tensor() also loses rows of uneven tensors
+# on such a mesh, so these are even where it makes them.
+
+
+def case_permuted_replicas_w4(rank, world):
+    """Only the replicated dimension is out of order: sorting changes nothing."""
+    mesh = DeviceMesh("cpu", [[2, 3], [0, 1]], mesh_dim_names=("dp_replicate", "dp_shard"))
     r = Random(3)
-    full = {"hsdp.a": r(10, 3), "hsdp.b": r(5), "both": r(9, 6), "replicated": r(4)}
-    place = {"hsdp.a": [Replicate(), Shard(0)], "hsdp.b": [Replicate(), Shard(0)],
-             "both": [Shard(1), Shard(0)], "replicated": [Replicate(), Replicate()]}
+    full = {"a": r(10, 3), "b": r(5), "replicated": r(4)}
+    place = {"a": [Replicate(), Shard(0)], "b": [Replicate(), Shard(0)],
+             "replicated": [Replicate(), Replicate()]}
+    return distributed(full, mesh, place), full
+
+
+def case_permuted_shards_w4(rank, world):
+    """Both dimensions are cut, one of them is out of order."""
+    mesh = DeviceMesh("cpu", [[2, 3], [0, 1]])
+    r = Random(16)
+    full = {"both": r(8, 6), "first": r(8, 3), "twice": r(8)}
+    place = {"both": [Shard(1), Shard(0)], "first": [Shard(0), Replicate()],
+             "twice": [Shard(0), Shard(0)]}
+    return distributed(full, mesh, place), full
+
+
+def case_permuted_mesh_w4(rank, world):
+    """Both dimensions are out of order."""
+    mesh = DeviceMesh("cpu", [[3, 1], [0, 2]], mesh_dim_names=("dp_replicate", "dp_shard"))
+    r = Random(17)
+    full = {"a": r(10, 3), "b": r(6), "replicated": r(4)}
+    place = {"a": [Replicate(), Shard(0)], "b": [Replicate(), Shard(0)],
+             "replicated": [Replicate(), Replicate()]}
     return distributed(full, mesh, place), full
 
 
 def case_permuted_1d_w3(rank, world):
-    """The same in one dimension, over three ranks."""
+    """One dimension over three ranks, by distribute_tensor() and by FSDP2."""
+    mesh = DeviceMesh("cpu", [2, 0, 1])
     r = Random(4)
-    full = {"a": r(7, 2), "b": r(2)}
-    return distributed(full, DeviceMesh("cpu", [2, 0, 1]), [Shard(0)]), full
+    even = {"even": r(6, 2), "three": r(3)}
+    full = {**{k: v.clone() for k, v in filled(TwoPrecisions()).state_dict().items()}, **even}
+    module = fully_shard(filled(TwoPrecisions()), mesh=mesh)
+    return {**module.state_dict(), **distributed(even, mesh, [Shard(0)])}, full
 
 
 def case_mesh_3d_w8(rank, world):
