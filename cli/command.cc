@@ -37,6 +37,7 @@ ExitCode exit_code(ErrorCode code) {
     case ErrorCode::kLimit: return kInputRefused;
     case ErrorCode::kIo:
     case ErrorCode::kPeer: return kIoFailed;
+    case ErrorCode::kCancelled: return kInterrupted;
     case ErrorCode::kInternal: return kOurBug;
   }
   return kOurBug;
@@ -61,7 +62,7 @@ int run(std::vector<std::string> args, Streams& streams) {
   normalise_spelling(args);
   CLI::App app("Merges, inspects and moves sharded PyTorch state, without PyTorch.", "shardkit");
   app.set_version_flag("--version", std::string(kVersion));
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // with 1, CLI11 would not name an unknown command
   int result = kDone;
   add_merge_command(app, streams, result);
   add_inspect_command(app, streams, result);
@@ -69,6 +70,10 @@ int run(std::vector<std::string> args, Streams& streams) {
   std::reverse(args.begin(), args.end());
   try {
     app.parse(args);
+    if (app.get_subcommands().empty()) {
+      streams.err << app.help();
+      return kUsage;
+    }
   } catch (const CLI::ParseError& error) {
     // Help and --version come this way too, with success.
     return app.exit(error, streams.out, streams.err) == 0 ? kDone : kUsage;

@@ -16,6 +16,7 @@ enum ExitCode : int {
   kInputRefused = 3,
   kIoFailed = 4,      ///< the disk, or the network
   kOurBug = 70,
+  kInterrupted = 130,
 };
 
 /// Where a command prints: results to `out`, everything else to `err`.

@@ -47,7 +47,9 @@ json::Value to_json(const Inspection& inspection) {
     tensor.add("name", row.name);
     tensor.add("kind", row.kind);
     tensor.add("dtype", row.dtype);
-    tensor.add("shape", row.shape);
+    json::Array shape;
+    for (const std::int64_t size : row.shape) shape.items.emplace_back(size);
+    tensor.add("shape", std::move(shape));
     tensor.add("layout", row.layout);
     tensor.add("pieces", row.pieces);
     tensor.add("bytes", row.bytes);
@@ -99,7 +101,7 @@ void print_tensors(const std::vector<TensorRow>& rows, std::ostream& out) {
   for (const TensorRow& row : rows) {
     name = std::max(name, row.name.size());
     dtype = std::max(dtype, row.dtype.size());
-    shape = std::max(shape, row.shape.size());
+    shape = std::max(shape, to_string(row.shape).size());
     layout = std::max(layout, row.layout.size());
   }
   const auto line = [&](std::string_view a, std::string_view b, std::string_view c,
@@ -110,7 +112,7 @@ void print_tensors(const std::vector<TensorRow>& rows, std::ostream& out) {
   out << "\n";
   line("name", "dtype", "shape", "layout", "pieces");
   for (const TensorRow& row : rows)
-    line(row.name, row.dtype, row.shape, row.layout, std::to_string(row.pieces));
+    line(row.name, row.dtype, to_string(row.shape), row.layout, std::to_string(row.pieces));
 }
 
 void print(const Inspection& inspection, std::ostream& out) {

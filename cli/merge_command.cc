@@ -45,6 +45,8 @@ Result<MergeOptions> to_options(const Arguments& arguments) {
   options.hf_folder = arguments.hf_model_config_path;
   SHARDKIT_ASSIGN(options.dtype, hf::parse_dtype_choice(arguments.dtype));
   SHARDKIT_ASSIGN(options.max_shard_bytes, parse_size(arguments.max_shard_size));
+  if (options.max_shard_bytes == 0)
+    return Error(ErrorCode::kInvalidArgument, "--max-shard-size must be at least one byte");
   SHARDKIT_ASSIGN(options.transfer.memory_budget, parse_size(arguments.memory_budget));
   options.transfer.threads = arguments.threads;
   options.replicas =

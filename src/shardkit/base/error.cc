@@ -15,6 +15,7 @@ std::string_view to_string(ErrorCode code) {
     case ErrorCode::kLimit: return "limit";
     case ErrorCode::kIo: return "io";
     case ErrorCode::kPeer: return "peer";
+    case ErrorCode::kCancelled: return "cancelled";
     case ErrorCode::kInternal: return "internal";
   }
   return "internal";

@@ -19,6 +19,7 @@ enum class ErrorCode {
   kLimit,            ///< larger or deeper than a stated limit
   kIo,               ///< the operating system said no
   kPeer,             ///< another rank failed or did not answer in time
+  kCancelled,        ///< the caller asked to stop
   kInternal,         ///< a bug in shardkit
 };
 

@@ -89,7 +89,7 @@ void add_catalog(const Catalog& catalog, Inspection& inspection) {
     row.name = tensor.name;
     row.kind = to_string(tensor.kind);
     row.dtype = torch_name(tensor.dtype);
-    row.shape = to_string(tensor.shape);
+    row.shape = tensor.shape;
     row.layout = describe_layout(tensor);
     row.pieces = tensor.pieces.size();
     row.bytes = static_cast<std::uint64_t>(tensor.bytes());

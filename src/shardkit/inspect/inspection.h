@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "shardkit/base/dims.h"
 #include "shardkit/base/result.h"
 #include "shardkit/io/file_system.h"
 
@@ -27,7 +28,7 @@ struct TensorRow {
   std::string name;    ///< keys and list indices joined by '.', in a nested file
   std::string kind;    ///< "DTensor", "ShardedTensor", "Tensor"
   std::string dtype;   ///< PyTorch's name
-  std::string shape;   ///< of the whole tensor
+  Dims shape;          ///< of the whole tensor
   std::string layout;  ///< mesh and placements, or the local shape of one rank's file
   std::uint64_t pieces = 0;  ///< boxes in which it lies on the ranks, replicas included
   std::uint64_t bytes = 0;   ///< of the whole tensor, dense

@@ -66,7 +66,7 @@ class RowCollector {
     row.name = path;
     row.kind = std::move(kind);
     row.dtype = torch_name(view.dtype);
-    row.shape = to_string(shape);
+    row.shape = shape;
     row.layout = std::move(layout);
     row.pieces = 1;
     row.bytes = static_cast<std::uint64_t>(view.bytes());
@@ -88,7 +88,7 @@ class RowCollector {
     row.name = path;
     row.kind = "ShardedTensor";
     row.dtype = torch_name(tensor.dtype);
-    row.shape = to_string(tensor.shape);
+    row.shape = tensor.shape;
     row.pieces = tensor.local_shards.size();
     row.layout = fmt::format("{} shards, here {}", tensor.shards.size(), row.pieces);
     for (const auto& shard : tensor.local_shards)

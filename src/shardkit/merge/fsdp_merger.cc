@@ -160,7 +160,7 @@ Result<MergeReport> merge_fsdp_checkpoint(FileSystem& fs, const MergeOptions& op
   output_options.replicas = options.replicas;
   SHARDKIT_ASSIGN(output_options.dtype,
                   hf::resolve(options.dtype, source.config ? &*source.config : nullptr));
-  SHARDKIT_TRY(check_concatenated(fs, source));
+  if (options.plain == PlainTensors::kAuto) SHARDKIT_TRY(check_concatenated(fs, source));
   SHARDKIT_ASSIGN(const std::vector<bool> dropped, drop_ties(fs, options, source, report));
   SHARDKIT_ASSIGN(const OutputPlan output, plan_output(source, dropped, output_options));
   report.summary = output.plan.summary();

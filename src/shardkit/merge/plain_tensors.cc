@@ -5,7 +5,7 @@
 #include "shardkit/hf/implied_shapes.h"
 #include "shardkit/io/file_cache.h"
 #include "shardkit/plan/plan.h"
-#include "shardkit/transfer/tensor_reader.h"
+#include "shardkit/transfer/range_reader.h"
 
 namespace shardkit {
 namespace {
@@ -28,7 +28,7 @@ CatalogTensor chunk_of(const CatalogTensor& tensor, const Piece& piece) {
 }
 
 /// Whether all ranks hold the same bytes.
-Result<bool> all_equal(TensorReader& reader, const CatalogTensor& tensor,
+Result<bool> all_equal(RangeReader& reader, const CatalogTensor& tensor,
                        std::int64_t world_size) {
   // A rank with an empty chunk has no piece, and differs from those that have one.
   if (static_cast<std::int64_t>(tensor.pieces.size()) != world_size) return tensor.pieces.empty();
@@ -46,7 +46,7 @@ Result<bool> all_equal(TensorReader& reader, const CatalogTensor& tensor,
 
 Status check_concatenated(FileSystem& fs, const MergeSource& source) {
   FileCache files(fs, 16);
-  TensorReader reader(files, 4 << 20);
+  RangeReader reader(files, 4 << 20);
   for (const CatalogTensor& tensor : source.catalog->tensors) {
     if (!tensor.concatenated) continue;
     SHARDKIT_TRY(prove_whole(tensor));

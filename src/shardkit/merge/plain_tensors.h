@@ -11,8 +11,9 @@ namespace shardkit {
 /// ranks' tensors on dimension 0. That is refused as ambiguous where all ranks' bytes are equal
 /// (they may be replicas), or where the config implies another shape.
 ///
+/// For PlainTensors::kAuto alone: another choice is the user's word.
 /// Reads the ranks' chunks of each concatenated tensor up to their first difference.
-/// @error kIncomplete, naming the tensor and --plain-tensors; as TensorReader::read
+/// @error kIncomplete, naming the tensor and --plain-tensors; as RangeReader::read
 Status check_concatenated(FileSystem& fs, const MergeSource& source);
 
 }  // namespace shardkit

@@ -6,7 +6,7 @@
 #include "shardkit/hf/ties.h"
 #include "shardkit/io/file_cache.h"
 #include "shardkit/plan/plan.h"
-#include "shardkit/transfer/tensor_reader.h"
+#include "shardkit/transfer/range_reader.h"
 
 namespace shardkit {
 
@@ -39,7 +39,7 @@ std::vector<Tie> find_ties(const MergeSource& source) {
 
 Status settle_ties(FileSystem& fs, const Catalog& catalog, std::vector<Tie>& ties) {
   FileCache files(fs, 16);
-  TensorReader reader(files, 4 << 20);
+  RangeReader reader(files, 4 << 20);
   for (Tie& tie : ties) {
     if (tie.state != TieState::kUnread) continue;
     const CatalogTensor& canonical = catalog.tensors[tie.canonical];

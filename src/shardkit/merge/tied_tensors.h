@@ -29,7 +29,7 @@ struct Tie {
 std::vector<Tie> find_ties(const MergeSource& source);
 
 /// Reads the kUnread pairs and settles them; up to the first difference of each.
-/// @error as TensorReader::read
+/// @error as RangeReader::read
 Status settle_ties(FileSystem& fs, const Catalog& catalog, std::vector<Tie>& ties);
 
 }  // namespace shardkit

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "shardkit/io/file_cache.h"
-#include "shardkit/transfer/tensor_reader.h"
+#include "shardkit/transfer/range_reader.h"
 
 namespace shardkit {
 namespace {
@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kOpenFiles = 64;
 constexpr std::size_t kLeastBuffer = 1 << 20;
 constexpr std::size_t kMostBuffer = 16 << 20;
-static_assert(kLeastBudget >= kBlockBytes + TensorReader::kBuffers * kLeastBuffer);
+static_assert(kLeastBudget >= kBlockBytes + RangeReader::kBuffers * kLeastBuffer);
 
 struct Resources {
   int threads;
@@ -40,7 +40,7 @@ Result<Resources> share_out(const TransferOptions& options, std::uint64_t blocks
                                               : std::max(1u, std::thread::hardware_concurrency());
   threads = std::min({threads, options.memory_budget / kLeastBudget, std::max<std::uint64_t>(blocks, 1)});
   const std::uint64_t buffer =
-      (options.memory_budget / threads - kBlockBytes) / TensorReader::kBuffers;
+      (options.memory_budget / threads - kBlockBytes) / RangeReader::kBuffers;
   return Resources{static_cast<int>(threads),
                    static_cast<std::size_t>(std::clamp<std::uint64_t>(buffer, kLeastBuffer, kMostBuffer))};
 }
@@ -72,13 +72,21 @@ class Blocks {
 /// What the threads share.
 struct Shared {
   Shared(const Plan& the_plan, const Blocks& the_blocks, FileCache& the_files, BlockSink& the_sink,
-         int threads)
-      : plan(the_plan), blocks(the_blocks), files(the_files), sink(the_sink), running(threads) {}
+         const std::atomic<bool>* the_cancel, int threads)
+      : plan(the_plan),
+        blocks(the_blocks),
+        files(the_files),
+        sink(the_sink),
+        cancel(the_cancel),
+        running(threads) {}
+
+  bool cancelled() const { return cancel != nullptr && *cancel; }
 
   const Plan& plan;
   const Blocks& blocks;
   FileCache& files;
   BlockSink& sink;
+  const std::atomic<bool>* const cancel;
   std::atomic<std::uint64_t> next_block{0};
   std::atomic<std::uint64_t> bytes_done{0};
   std::atomic<std::uint64_t> first_failed{~std::uint64_t{0}};
@@ -97,7 +105,7 @@ struct Shared {
 
 /// Fills the part of a file that one block is.
 Status fill_block(const Plan& plan, const PlannedFile& file, std::uint64_t offset,
-                  TensorReader& reader, std::span<std::byte> block) {
+                  RangeReader& reader, std::span<std::byte> block) {
   const std::uint64_t block_end = offset + block.size();
   if (offset < file.head.size()) {
     const std::size_t bytes = std::min(block.size(), file.head.size() - static_cast<std::size_t>(offset));
@@ -124,11 +132,15 @@ Status fill_block(const Plan& plan, const PlannedFile& file, std::uint64_t offse
 }
 
 void work(Shared& shared, std::size_t buffer_bytes) {
-  TensorReader reader(shared.files, buffer_bytes);
+  RangeReader reader(shared.files, buffer_bytes);
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kBlockBytes);
   for (;;) {
     const std::uint64_t block = shared.next_block.fetch_add(1);
     if (block >= shared.blocks.count() || block > shared.first_failed) break;
+    if (shared.cancelled()) {
+      shared.fail(block, Error(ErrorCode::kCancelled, "stopped on request"));
+      break;
+    }
     const auto [index, offset] = shared.blocks.at(block);
     const PlannedFile& file = shared.plan.files()[index];
     const auto bytes =
@@ -154,7 +166,7 @@ Status transfer(const Plan& plan, FileSystem& fs, BlockSink& sink,
   const Blocks blocks(plan.files());
   SHARDKIT_ASSIGN(const Resources resources, share_out(options, blocks.count()));
   FileCache files(fs, kOpenFiles);
-  Shared shared(plan, blocks, files, sink, resources.threads);
+  Shared shared(plan, blocks, files, sink, options.cancel, resources.threads);
   const auto report = [&] {
     if (options.on_progress)
       options.on_progress({shared.bytes_done, plan.summary().write_bytes});

@@ -1,6 +1,7 @@
 // Transfer: carries out a plan, block by block, on threads, in bounded memory.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -37,6 +38,8 @@ struct TransferOptions {
   std::uint64_t memory_budget = 256u << 20;     ///< bytes for buffers; fewer threads if need be
   /// Called on the thread that called transfer(), some ten times a second and at the end.
   std::function<void(const Progress&)> on_progress;
+  /// Set it to stop: no new block is begun, and the error is kCancelled. May be null.
+  const std::atomic<bool>* cancel = nullptr;
 };
 
 /// Buffers for one thread take this much at least, so that a smaller budget is refused.
@@ -49,7 +52,7 @@ inline constexpr std::uint64_t kLeastBudget = 16u << 20;
 /// error.
 ///
 /// @error kInvalidArgument threads < 0, or the budget is below kLeastBudget
-/// @error as TensorReader::read and BlockSink::write
+/// @error kCancelled; as RangeReader::read and BlockSink::write
 Status transfer(const Plan& plan, FileSystem& fs, BlockSink& sink, const TransferOptions& options);
 
 }  // namespace shardkit

@@ -135,6 +135,15 @@ TEST_F(TransferTest, TheErrorOfTheFirstBlockIsReturned) {
   }
 }
 
+TEST_F(TransferTest, ItStopsOnRequest) {
+  MemorySink sink(*plan_);
+  const std::atomic<bool> cancel = true;
+  TransferOptions options;
+  options.cancel = &cancel;
+  EXPECT_THAT(run(sink, options), Fails(ErrorCode::kCancelled, "stopped"));
+  EXPECT_EQ(sink.blocks, 0);
+}
+
 TEST_F(TransferTest, ASourceThatIsGoneOrShrankIsAnError) {
   std::filesystem::resize_file(dir_ / "3", 100);
   MemorySink sink(*plan_);

@@ -1,4 +1,4 @@
-#include "shardkit/transfer/tensor_reader.h"
+#include "shardkit/transfer/range_reader.h"
 
 #include <fmt/format.h>
 
@@ -52,7 +52,7 @@ std::optional<std::size_t> first_different_byte(const std::byte* a, const std::b
 
 }  // namespace
 
-Status TensorReader::read(const CatalogTensor& tensor, std::int64_t begin, std::int64_t end,
+Status RangeReader::read(const CatalogTensor& tensor, std::int64_t begin, std::int64_t end,
                           DType dtype, ReplicaPolicy replicas, std::byte* target) {
   const bool in_order = std::all_of(tensor.pieces.begin(), tensor.pieces.end(), is_row_major);
   // A transposed source yields short runs: the larger the tile, the longer they are.
@@ -71,7 +71,7 @@ Status TensorReader::read(const CatalogTensor& tensor, std::int64_t begin, std::
   return {};
 }
 
-Status TensorReader::read_tile(const CatalogTensor& tensor, std::int64_t begin, std::int64_t end,
+Status RangeReader::read_tile(const CatalogTensor& tensor, std::int64_t begin, std::int64_t end,
                                DType dtype, ReplicaPolicy replicas, std::byte* target) {
   if (dtype == tensor.dtype) return read_compared(tensor, 0, begin, end, replicas, target);
   std::byte* source = allocated(source_, buffer_bytes_);
@@ -83,7 +83,7 @@ Status TensorReader::read_tile(const CatalogTensor& tensor, std::int64_t begin, 
   return {};
 }
 
-Status TensorReader::reduce_tile(const CatalogTensor& tensor, std::int64_t begin,
+Status RangeReader::reduce_tile(const CatalogTensor& tensor, std::int64_t begin,
                                  std::int64_t end, DType dtype, ReplicaPolicy replicas,
                                  std::byte* target) {
   const auto elements = static_cast<std::size_t>(end - begin);
@@ -111,7 +111,7 @@ Status TensorReader::reduce_tile(const CatalogTensor& tensor, std::int64_t begin
   return {};
 }
 
-Status TensorReader::read_compared(const CatalogTensor& tensor, std::int32_t addend,
+Status RangeReader::read_compared(const CatalogTensor& tensor, std::int32_t addend,
                                    std::int64_t begin, std::int64_t end, ReplicaPolicy replicas,
                                    std::byte* target) {
   SHARDKIT_TRY(read_layer(tensor, {0, addend}, begin, end, target));
@@ -133,7 +133,7 @@ Status TensorReader::read_compared(const CatalogTensor& tensor, std::int32_t add
   return {};
 }
 
-Status TensorReader::read_layer(const CatalogTensor& tensor, Layer layer, std::int64_t begin,
+Status RangeReader::read_layer(const CatalogTensor& tensor, Layer layer, std::int64_t begin,
                                 std::int64_t end, std::byte* target) {
   const Dims strides = contiguous_strides(tensor.shape);
   const std::int64_t item = item_bytes(tensor.dtype);
@@ -158,7 +158,7 @@ Status TensorReader::read_layer(const CatalogTensor& tensor, Layer layer, std::i
   return {};
 }
 
-Result<std::optional<std::int64_t>> first_difference(TensorReader& reader, const CatalogTensor& a,
+Result<std::optional<std::int64_t>> first_difference(RangeReader& reader, const CatalogTensor& a,
                                                      const CatalogTensor& b) {
   constexpr std::size_t kStepBytes = 1 << 20;
   const auto step = static_cast<std::int64_t>(kStepBytes) / item_bytes(a.dtype);

@@ -1,4 +1,4 @@
-#include "shardkit/transfer/tensor_reader.h"
+#include "shardkit/transfer/range_reader.h"
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ Piece piece(Box box, const std::vector<T>& values, std::int32_t rank, std::int32
   return result;
 }
 
-class TensorReaderTest : public ::testing::Test {
+class RangeReaderTest : public ::testing::Test {
  protected:
   template <class T>
   Result<std::vector<T>> read(const CatalogTensor& tensor, std::int64_t begin, std::int64_t end,
@@ -40,7 +40,7 @@ class TensorReaderTest : public ::testing::Test {
   }
 
   FileCache files_{posix_file_system(), 4};
-  TensorReader reader_{files_, 4096};
+  RangeReader reader_{files_, 4096};
 };
 
 CatalogTensor columns() {
@@ -52,7 +52,7 @@ CatalogTensor columns() {
   return tensor;
 }
 
-TEST_F(TensorReaderTest, AnyRangeOfATensorInColumns) {
+TEST_F(RangeReaderTest, AnyRangeOfATensorInColumns) {
   const CatalogTensor tensor = columns();
   for (std::int64_t begin = 0; begin <= 12; ++begin) {
     for (std::int64_t end = begin; end <= 12; ++end) {
@@ -63,7 +63,7 @@ TEST_F(TensorReaderTest, AnyRangeOfATensorInColumns) {
   }
 }
 
-TEST_F(TensorReaderTest, CastsRoundToNearestEven) {
+TEST_F(RangeReaderTest, CastsRoundToNearestEven) {
   CatalogTensor tensor;
   tensor.shape = {3};
   // 1 + 2^-8 is half way between two bfloat16 and goes to the even one; 1 + 3 * 2^-8 likewise.
@@ -72,7 +72,7 @@ TEST_F(TensorReaderTest, CastsRoundToNearestEven) {
             (std::vector<std::uint16_t>{0x3f80, 0x3f82, 0x8000}));
 }
 
-TEST_F(TensorReaderTest, PartialAddendsAreSummedInFp32AndRoundedOnce) {
+TEST_F(RangeReaderTest, PartialAddendsAreSummedInFp32AndRoundedOnce) {
   CatalogTensor tensor;
   tensor.dtype = DType::kBFloat16;
   tensor.shape = {1};
@@ -92,7 +92,7 @@ TEST_F(TensorReaderTest, PartialAddendsAreSummedInFp32AndRoundedOnce) {
   EXPECT_EQ(read<float>(tensor, 0, 1, DType::kFloat32).value()[0], 256.0f);
 }
 
-TEST_F(TensorReaderTest, PartialIntegersAreExact) {
+TEST_F(RangeReaderTest, PartialIntegersAreExact) {
   CatalogTensor tensor;
   tensor.dtype = DType::kInt64;
   tensor.shape = {1};
@@ -104,7 +104,7 @@ TEST_F(TensorReaderTest, PartialIntegersAreExact) {
   EXPECT_EQ(read<std::int64_t>(tensor, 0, 1, DType::kInt64).value()[0], large + 2);
 }
 
-TEST_F(TensorReaderTest, ADifferingReplicaIsNamed) {
+TEST_F(RangeReaderTest, ADifferingReplicaIsNamed) {
   CatalogTensor tensor = columns();
   tensor.replicas = 2;
   tensor.pieces.push_back(piece<float>({{0, 0}, {3, 4}}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, -10, 11}, 5, 1));
@@ -114,7 +114,7 @@ TEST_F(TensorReaderTest, ADifferingReplicaIsNamed) {
   EXPECT_THAT(read<float>(tensor, 0, 12, DType::kFloat32, ReplicaPolicy::kFirst), IsOk());
 }
 
-TEST_F(TensorReaderTest, ReplicasOfAddendsAreComparedToo) {
+TEST_F(RangeReaderTest, ReplicasOfAddendsAreComparedToo) {
   CatalogTensor tensor;
   tensor.name = "p";
   tensor.shape = {1};
@@ -128,7 +128,7 @@ TEST_F(TensorReaderTest, ReplicasOfAddendsAreComparedToo) {
   EXPECT_THAT(read<float>(tensor, 0, 1, DType::kFloat32), Fails(ErrorCode::kIncomplete, "ranks 1 and 3"));
 }
 
-TEST_F(TensorReaderTest, FirstDifferenceIsBitByBit) {
+TEST_F(RangeReaderTest, FirstDifferenceIsBitByBit) {
   const CatalogTensor a = columns();
   EXPECT_EQ(first_difference(reader_, a, a).value(), std::nullopt);
   CatalogTensor b;

@@ -1,4 +1,4 @@
-// TensorReader: ranges of a catalog tensor's elements, joined from its pieces, compared and cast.
+// RangeReader: ranges of a catalog tensor's elements, joined from its pieces, compared and cast.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace shardkit {
 
 /// Reads row-major ranges of whole tensors with bounded memory. For one thread.
-class TensorReader {
+class RangeReader {
  public:
   /// Buffers of this size, each allocated when first needed: the source elements, a replica of
   /// them, the accumulator of Partial addends (twice the size), and the span of a strided source.
@@ -22,7 +22,7 @@ class TensorReader {
 
   /// @param files         shared by all readers; outlives this
   /// @param buffer_bytes  >= 4096
-  TensorReader(FileCache& files, std::size_t buffer_bytes)
+  RangeReader(FileCache& files, std::size_t buffer_bytes)
       : boxes_(files, buffer_bytes), buffer_bytes_(buffer_bytes) {}
 
   /// Writes elements [begin, end) of the tensor, cast to `dtype`, to `target`.
@@ -65,8 +65,8 @@ class TensorReader {
 /// nothing if they are equal.
 ///
 /// Reads both up to that element. REQUIRES: equal shapes and dtypes; prove_whole() of both.
-/// @error as TensorReader::read
-Result<std::optional<std::int64_t>> first_difference(TensorReader& reader, const CatalogTensor& a,
+/// @error as RangeReader::read
+Result<std::optional<std::int64_t>> first_difference(RangeReader& reader, const CatalogTensor& a,
                                                      const CatalogTensor& b);
 
 }  // namespace shardkit
