@@ -1,4 +1,4 @@
-// BytesFile: bytes in memory as a file, for tests and fuzz targets.
+// BytesFile and BytesOutput: bytes in memory as files, for tests and fuzz targets.
 #pragma once
 
 #include <algorithm>
@@ -26,6 +26,24 @@ class BytesFile : public RandomAccessFile {
 
  private:
   std::string path_;
+  std::string bytes_;
+};
+
+class BytesOutput : public WritableFile {
+ public:
+  const std::string& bytes() const { return bytes_; }
+
+  Status write_at(std::uint64_t offset, std::span<const std::byte> data) override {
+    if (offset + data.size() > bytes_.size())
+      bytes_.resize(static_cast<std::size_t>(offset) + data.size());
+    const auto all = std::as_writable_bytes(std::span(bytes_));
+    std::copy(data.begin(), data.end(), all.begin() + static_cast<std::ptrdiff_t>(offset));
+    return {};
+  }
+  Status sync() override { return {}; }
+  Status close() override { return {}; }
+
+ private:
   std::string bytes_;
 };
 

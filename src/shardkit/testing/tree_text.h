@@ -1,47 +1,64 @@
 // tree_text(): a tree of values as text that shows everything, for comparing trees in tests.
 #pragma once
 
-#include <fmt/format.h>
-
+#include <cstdio>
 #include <string>
+#include <vector>
 
 #include "shardkit/state/value.h"
 
 namespace shardkit::testing {
 
-/// Where a storage lies, its size, and (in one text) which tensors share it.
+inline std::string join(const std::vector<std::int64_t>& numbers, const char* separator) {
+  std::string text;
+  for (const std::int64_t number : numbers)
+    text += (text.empty() ? "" : separator) + std::to_string(number);
+  return text;
+}
+
+/// Where a storage lies in its file, and its size.
 inline std::string storage_text(const Storage& storage) {
-  if (storage.file()) return fmt::format("file@{}+{}", storage.file()->offset, storage.bytes());
-  if (storage.is_meta()) return fmt::format("meta+{}", storage.bytes());
-  return fmt::format("memory+{}", storage.bytes());
+  std::string text = storage.is_meta() ? "meta" : "memory";
+  if (storage.file()) text = "file@" + std::to_string(storage.file()->offset);
+  return text + "+" + std::to_string(storage.bytes());
 }
 
+/// "float32[4, 3]/[3, 1]+0 of file@832+48": dtype, shape, strides, offset, storage.
 inline std::string tensor_text(const Tensor& tensor) {
-  return fmt::format("{}{}/{}+{} of {}", torch_name(tensor.dtype), to_string(tensor.shape),
-                     to_string(tensor.strides), tensor.offset, storage_text(*tensor.storage));
+  return std::string(torch_name(tensor.dtype)) + to_string(tensor.shape) + "/" +
+         to_string(tensor.strides) + "+" + std::to_string(tensor.offset) + " of " +
+         storage_text(*tensor.storage);
 }
 
-inline std::string box_text(const ShardMetadata& shard) {
-  return fmt::format("{}+{}@rank{}", to_string(shard.box.offset), to_string(shard.box.shape),
-                     shard.rank);
+inline std::string shard_text(const ShardMetadata& shard) {
+  return to_string(shard.box.offset) + "+" + to_string(shard.box.shape) + "@rank" +
+         std::to_string(shard.rank);
+}
+
+/// "[2, 2] 0 1 2 3 ddp fsdp": shape, ranks, names.
+inline std::string mesh_text(const DeviceMesh& mesh) {
+  std::string text = to_string(mesh.shape()) + " " + join(mesh.ranks(), " ");
+  for (const std::string& name : mesh.dim_names()) text += " " + name;
+  return text;
 }
 
 inline std::string sharding_text(const Sharding& sharding) {
-  std::string text = fmt::format("{} on {} {} ranks", to_string(sharding.shape),
-                                 sharding.mesh->device_type(), to_string(sharding.mesh->shape()));
-  for (const std::int64_t rank : sharding.mesh->ranks()) text += fmt::format(" {}", rank);
-  for (const std::string& name : sharding.mesh->dim_names()) text += " " + name;
-  text += ":";
+  std::string text = to_string(sharding.shape) + " on " + sharding.mesh->device_type() + " " +
+                     mesh_text(*sharding.mesh) + ":";
   for (const Placement& placement : sharding.placements) text += " " + to_string(placement);
   for (const ShardOrder& entry : sharding.shard_order)
-    text += fmt::format(" order {}:{}", entry.tensor_dim, fmt::join(entry.mesh_dims, ","));
+    text += " order " + std::to_string(entry.tensor_dim) + ":" + join(entry.mesh_dims, ",");
   return text;
 }
 
 struct TreePrinter {
-  std::string hex(const std::string& data) const {
+  static std::string hex(const std::string& data) {
     std::string text;
-    for (const char c : data) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+    for (const char c : data) {
+      char digits[3];
+      std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(c));
+      text += digits;
+    }
     return text;
   }
   std::string list(const std::vector<Value>& items) const {
@@ -55,7 +72,11 @@ struct TreePrinter {
   std::string operator()(bool v) const { return v ? "True" : "False"; }
   std::string operator()(std::int64_t v) const { return std::to_string(v); }
   std::string operator()(const BigInt& v) const { return "int:" + hex(v.bytes); }
-  std::string operator()(double v) const { return fmt::format("{:a}", v); }
+  std::string operator()(double v) const {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.17g", v);
+    return text;
+  }
   std::string operator()(const std::string& v) const { return "'" + v + "'"; }
   std::string operator()(const Bytes& v) const { return "b:" + hex(v.data); }
   std::string operator()(const List& v) const { return "[" + list(v.items) + "]"; }
@@ -72,11 +93,10 @@ struct TreePrinter {
     return "DTensor(" + tensor_text(v.local) + "; " + sharding_text(*v.sharding) + ")";
   }
   std::string operator()(const ShardedTensor& v) const {
-    std::string text =
-        fmt::format("ShardedTensor({}{}", torch_name(v.dtype), to_string(v.shape));
+    std::string text = "ShardedTensor(" + std::string(torch_name(v.dtype)) + to_string(v.shape);
     for (const auto& shard : v.local_shards)
-      text += "; local " + box_text(shard.metadata) + " " + tensor_text(shard.tensor);
-    for (const ShardMetadata& shard : v.shards) text += "; " + box_text(shard);
+      text += "; local " + shard_text(shard.metadata) + " " + tensor_text(shard.tensor);
+    for (const ShardMetadata& shard : v.shards) text += "; " + shard_text(shard);
     return text + ")";
   }
   std::string operator()(const Opaque& v) const { return v.class_name + "<" + list(v.state) + ">"; }

@@ -121,6 +121,7 @@ constexpr Row kRows[] = {
     {"torch._utils", "_rebuild_xla_tensor", kUnsupportedTensor},
     {"torch.nested._internal.nested_tensor", "NestedTensor", kUnsupportedTensor},
     {"torch.nested._internal.nested_tensor", "_rebuild_njt", kUnsupportedTensor},
+    {"torch._dynamo.decorators", "_DimRange", kOpaque},  // in the state of a jagged tensor
     {"torch.distributed._functional_collectives", "AsyncCollectiveTensor", kUnsupportedTensor},
 
     {"torch.distributed.device_mesh", "DeviceMesh", kDeviceMesh},
@@ -246,7 +247,8 @@ GlobalMeaning meaning_of_global(std::string_view module, std::string_view name) 
     if (const auto dtype = dtype_from_torch_name(name)) return {kDType, dtype};
   }
   if (is_dtensor_module(module)) {
-    if (const GlobalRole role = role_in(kDTensorRows, "", name); role != kRefused) return {role, {}};
+    const GlobalRole role = role_in(kDTensorRows, "", name);
+    if (role != kRefused) return {role, {}};
   }
   if (is_numpy_type(module, name)) return {kOpaque, {}};
   return {role_in(kRows, module, name), {}};

@@ -18,6 +18,18 @@ constexpr std::uint64_t kSmallStorageBytes = 16 << 20;
 constexpr int kMinVersion = 1;
 constexpr int kMaxVersion = 10;
 
+constexpr std::string_view kTorchScript =
+    "the file is a TorchScript program, no checkpoint: save the module's state_dict";
+
+/// TorchScript compresses its code, so that the zip room refuses the archive before it is known
+/// what it is.
+Error explain(Error error) {
+  if (error.code() != ErrorCode::kUnsupported ||
+      error.message().find("/code/") == std::string::npos)
+    return error;
+  return Error(ErrorCode::kUnsupported, std::string(kTorchScript)).in_file(*error.file());
+}
+
 }  // namespace
 
 PtRecords::PtRecords(const RandomAccessFile& file, zip::Archive archive)
@@ -35,8 +47,9 @@ Result<PtRecords> PtRecords::open(const RandomAccessFile& file, bool verify_crc)
   SHARDKIT_TRY(file.read_at(0, std::as_writable_bytes(std::span(head))));
   if (auto looks = check_looks_like_pt(head, file.size()); !looks.ok())
     return Error(looks.error()).in_file(file.path());
-  SHARDKIT_ASSIGN(auto archive, zip::Archive::open(file));
-  PtRecords records(file, std::move(archive));
+  auto archive = zip::Archive::open(file);
+  if (!archive.ok()) return explain(std::move(archive).error());
+  PtRecords records(file, *std::move(archive));
   SHARDKIT_TRY(records.check_names());
   SHARDKIT_TRY(records.check_small_records());
   if (verify_crc)
@@ -59,10 +72,11 @@ Status PtRecords::check_names() {
           .found(fmt::format("'{}'", entry.name));
     const std::string_view record = entry.name.substr(prefix_.size());
     if (record == "constants.pkl" || record.starts_with("code/"))
-      return error(ErrorCode::kUnsupported,
-                   "the file is a TorchScript program, no checkpoint: save the module's state_dict");
+      return error(ErrorCode::kUnsupported, std::string(kTorchScript));
   }
   pickle_ = archive_.find(prefix_ + "data.pkl");
+  if (!pickle_ && archive_.find(prefix_ + ".data/serialization_id"))
+    return error(ErrorCode::kCorrupt, "the archive has no data.pkl: torch.save failed half way");
   if (!pickle_)
     return error(ErrorCode::kUnsupported,
                  "the file is a zip archive without data.pkl: not one that torch.save wrote");

@@ -166,7 +166,8 @@ Result<DType> read_dtype(const PtObjects& objects, ObjectId properties) {
 Status add_nested(const PtObjects& objects, const ShardMetadata& outer, ShardedTensor inner,
                   ObjectId at, ShardedTensor& tensor) {
   if (inner.shape != outer.box.shape || inner.dtype != tensor.dtype)
-    return objects.error(ErrorCode::kCorrupt, "a nested ShardedTensor is not the shard it fills", at)
+    return objects
+        .error(ErrorCode::kCorrupt, "a nested ShardedTensor is not the shard it fills", at)
         .expected(fmt::format("{} of {}", to_string(outer.box.shape), torch_name(tensor.dtype)))
         .found(fmt::format("{} of {}", to_string(inner.shape), torch_name(inner.dtype)));
   for (ShardedTensor::LocalShard& shard : inner.local_shards) {

@@ -14,7 +14,7 @@ using namespace std::string_view_literals;
 Error corrupt(std::string what) { return {ErrorCode::kCorrupt, std::move(what)}; }
 Error unsupported(std::string what) { return {ErrorCode::kUnsupported, std::move(what)}; }
 
-/// torch.save's magic number 0x1950a86a20f9469cfc6c as a protocol 2 pickle (torch/serialization.py).
+/// The magic number 0x1950a86a20f9469cfc6c of torch/serialization.py, as protocol 2 pickles it.
 constexpr std::string_view kLegacyMagic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv;
 
 bool is_safetensors(std::string_view head, std::uint64_t size) {
@@ -49,7 +49,7 @@ Status check_looks_like_pt(std::string_view head, std::uint64_t size) {
       return unsupported("the file is a bare pickle, not an archive as torch.save writes it");
   }
   if (is_safetensors(head, size)) return unsupported("the file is a safetensors file, no .pt");
-  if (head.size() > 262 && head.substr(257, 5) == "ustar"sv)
+  if (head.size() >= 262 && head.substr(257, 5) == "ustar"sv)
     return unsupported("the file is a tar archive (PyTorch before 0.1.10, or packed by hand)");
   for (const auto& [magic, name] : {std::pair{"\x1f\x8b"sv, "gzip"sv},
                                     {"\x28\xb5\x2f\xfd"sv, "zstd"sv},

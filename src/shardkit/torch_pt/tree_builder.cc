@@ -21,7 +21,8 @@ std::optional<std::string> latin1(std::string_view utf8) {
     if (lead < 0x80) {
       bytes += utf8[i];
     } else if (lead <= 0xc3 && i + 1 < utf8.size()) {
-      bytes += static_cast<char>((lead & 0x03) << 6 | (static_cast<std::uint8_t>(utf8[++i]) & 0x3f));
+      const auto low = static_cast<std::uint8_t>(utf8[++i]);
+      bytes += static_cast<char>((lead & 0x03) << 6 | (low & 0x3f));
     } else {
       return std::nullopt;
     }
@@ -115,7 +116,8 @@ Result<Value> TreeBuilder::call(const PtCall& call, ObjectId id) {
         return objects_.unexpected("a container's arguments", "one sequence", id);
       std::vector<Value> items;
       if (!call.args.empty()) {
-        SHARDKIT_ASSIGN(const auto given, objects_.sequence(call.args[0], "a container's elements"));
+        SHARDKIT_ASSIGN(const auto given,
+                        objects_.sequence(call.args[0], "a container's elements"));
         SHARDKIT_ASSIGN(items, values(given));
       }
       const pickle::Construction& made = graph.construction(id);
@@ -170,7 +172,11 @@ Result<Value> TreeBuilder::tensor_call(PtCall call, ObjectId id) {
     const GlobalRole type = objects_.meaning(call.args[1]).role;
     if (function == GlobalRole::kRebuildWrapperSubclass)
       return wrapper(type, args, call.args[3], id);
-    if (type != GlobalRole::kTensorClass) return wrong();
+    if (type != GlobalRole::kTensorClass)
+      return objects_.error(ErrorCode::kUnsupported, "a kind of tensor that is not supported", id)
+          .found(objects_.graph().kind(call.args[1]) == Kind::kGlobal
+                     ? objects_.full_name(call.args[1])
+                     : std::string("no class"));
     call = {function, call.args[0], args};
   }
 }

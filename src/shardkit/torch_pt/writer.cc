@@ -250,7 +250,8 @@ class TreeWriter {
         if (const auto dim = sharded_dim(sharding.placements[m]))
           order[*dim].push_back(static_cast<std::int64_t>(m));
     } else {
-      for (const ShardOrder& entry : sharding.shard_order) order[entry.tensor_dim] = entry.mesh_dims;
+      for (const ShardOrder& entry : sharding.shard_order)
+        order[entry.tensor_dim] = entry.mesh_dims;
     }
     out_.mark();
     for (const auto& [dim, mesh_dims] : order) {
@@ -388,11 +389,13 @@ Status write_storage(zip::Writer& archive, const std::string& name, const Storag
     });
   const MemoryBlock* block = storage.memory();
   if (!block || (!block->data && storage.bytes() > 0))
-    return Error(ErrorCode::kInvalidArgument, "a storage that is not in memory, and nothing fills it");
-  return archive.add(name, storage.bytes(), [block](std::uint64_t offset, std::span<std::byte> out) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "a storage that is not in memory, and nothing fills it");
+  const auto copy = [block](std::uint64_t offset, std::span<std::byte> out) {
     std::memcpy(out.data(), block->data + offset, out.size());
     return Status();
-  });
+  };
+  return archive.add(name, storage.bytes(), copy);
 }
 
 }  // namespace

@@ -17,16 +17,16 @@ struct PtWriteOptions {
   /// Gives the bytes of a storage from `offset` on, in ascending order. Null: storages in memory
   /// are written, and others are an error.
   std::function<Status(const Storage& storage, std::uint64_t offset, std::span<std::byte> out)>
-      fill;
+      fill = {};
   /// Leave storages as holes in the file: zeros that take no room, their CRC not recorded. So that
   /// a terabyte can be simulated. Ranks of meshes are still written.
   bool holes = false;
   /// The rank in whose name the file is written (DeviceMesh._rank). Nothing: each mesh's first.
-  std::optional<std::int64_t> rank;
+  std::optional<std::int64_t> rank = {};
 };
 
 /// Writes what torch.save of PyTorch 2.13 writes for the same tree: plain values, tensors, and
-/// DTensors with meshes of form C (docs/formats/torch_pt.md). Tensors of one Storage share a record.
+/// DTensors with meshes of form C (docs/formats/torch_pt.md). Tensors of a Storage share a record.
 ///
 /// @param file  empty; not synced and not closed
 /// @error kUnsupported ShardedTensor or Opaque values; kInvalidArgument a storage without bytes;

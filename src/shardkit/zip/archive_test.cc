@@ -17,9 +17,9 @@ namespace shardkit::zip {
 namespace {
 
 using shardkit::testing::BytesFile;
+using shardkit::testing::BytesOutput;
 using shardkit::testing::Fails;
 using shardkit::testing::IsOk;
-using shardkit::testing::read_file;
 using shardkit::testing::source_path;
 using shardkit::testing::TempDir;
 
@@ -32,15 +32,13 @@ Result<Archive> open_bytes(std::string_view bytes) { return Archive::open(BytesF
 
 /// Two entries, as the writer makes them.
 std::string sample(const std::function<Status(Writer&)>& more = {}) {
-  const TempDir dir;
-  auto file = posix_file_system().create(dir / "a.zip").value();
-  Writer writer(*file);
+  BytesOutput file;
+  Writer writer(file);
   writer.add("a/first", "hello").value();
   writer.add("a/second", "0123456789").value();
   if (more) more(writer).value();
   writer.finish().value();
-  file->close().value();
-  return read_file(dir / "a.zip");
+  return file.bytes();
 }
 
 std::string replaced(std::string bytes, std::size_t at, std::string_view with) {

@@ -1,0 +1,284 @@
+// Meshes and specs that no PyTorch here writes: later forms, contradictions, nonsense.
+#include "shardkit/torch_pt/mesh_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardkit/pickle/writer.h"
+#include "shardkit/testing/bytes_file.h"
+#include "shardkit/testing/matchers.h"
+#include "shardkit/testing/tree_text.h"
+#include "shardkit/torch_pt/reader.h"
+#include "shardkit/zip/writer.h"
+
+namespace shardkit {
+namespace {
+
+using testing::BytesFile;
+using testing::BytesOutput;
+using testing::Fails;
+using Write = std::function<void(pickle::Writer&)>;
+using Attributes = std::vector<std::pair<std::string, Write>>;
+
+Write text(std::string value) {
+  return [value](pickle::Writer& w) { w.string(value); };
+}
+Write number(std::int64_t value) {
+  return [value](pickle::Writer& w) { w.integer(value); };
+}
+Write none() {
+  return [](pickle::Writer& w) { w.none(); };
+}
+Write boolean(bool value) {
+  return [value](pickle::Writer& w) { w.boolean(value); };
+}
+Write tuple(std::vector<Write> items) {
+  return [items](pickle::Writer& w) {
+    w.mark();
+    for (const Write& item : items) item(w);
+    w.tuple();
+  };
+}
+Write ints(std::vector<std::int64_t> values) {
+  std::vector<Write> items;
+  for (const std::int64_t value : values) items.push_back(number(value));
+  return tuple(std::move(items));
+}
+Write object(std::string module, std::string name, Attributes attributes) {
+  return [=](pickle::Writer& w) {
+    w.global(module, name);
+    w.empty_tuple();
+    w.new_object();
+    w.empty_dict();
+    w.mark();
+    for (const auto& [key, value] : attributes) {
+      w.string(key);
+      value(w);
+    }
+    w.set_items();
+    w.build();
+  };
+}
+Write call(std::string module, std::string name, std::vector<Write> args) {
+  return [=](pickle::Writer& w) {
+    w.global(module, name);
+    tuple(args)(w);
+    w.reduce();
+  };
+}
+
+const std::string kPlacements = "torch.distributed.tensor.placement_types";
+
+Write shard(std::int64_t dim) { return object(kPlacements, "Shard", {{"dim", number(dim)}}); }
+
+Write mesh(Attributes attributes) {
+  attributes.insert(attributes.begin(), {"_device_type", text("cuda")});
+  return object("torch.distributed.device_mesh", "DeviceMesh", attributes);
+}
+
+/// Forms B and C: a layout of steps, and a rank map of ints.
+Write layout_b(Write shape, Write stride) {
+  return object("torch.distributed._mesh_layout", "_MeshLayout",
+                {{"shape", shape}, {"stride", stride}});
+}
+Write layout_c(std::vector<std::pair<Write, Write>> axes) {
+  std::vector<Write> items;
+  for (const auto& [shape, stride] : axes)
+    items.push_back(object("torch.distributed._mesh_layout", "_FlatLayout",
+                           {{"shape", shape}, {"stride", stride}}));
+  return object("torch.distributed._mesh_layout", "_MeshLayout", {{"axes", tuple(items)}});
+}
+
+struct Spec {
+  Write mesh;
+  std::vector<Write> placements;
+  Attributes more = {};
+};
+
+Result<PtFile> read(const Write& root) {
+  pickle::Writer w;
+  root(w);
+  BytesOutput file;
+  zip::Writer writer(file);
+  writer.add("archive/data.pkl", std::move(w).finish()).value();
+  writer.add("archive/data/0", std::string(48, 'x')).value();
+  writer.finish().value();
+  return read_pt(BytesFile(file.bytes()));
+}
+
+/// A DTensor of 8 x 3 elements, 4 x 3 of them local.
+Write dtensor(const Spec& spec) {
+  Attributes attributes = {{"mesh", spec.mesh}, {"placements", tuple(spec.placements)}};
+  attributes.insert(attributes.end(), spec.more.begin(), spec.more.end());
+  const Write local = call(
+      "torch._utils", "_rebuild_tensor_v2",
+      {[](pickle::Writer& w) {
+         tuple({text("storage"),
+                [](pickle::Writer& v) { v.global("torch", "FloatStorage"); },
+                text("0"), text("cuda:0"), number(12)})(w);
+         w.persistent_id();
+       },
+       number(0), ints({4, 3}), ints({3, 1}), boolean(false), none()});
+  const Write type = [](pickle::Writer& w) { w.global("torch.distributed.tensor", "DTensor"); };
+  const Write state = [=](pickle::Writer& w) {
+    w.empty_dict();
+    w.mark();
+    w.string("_local_tensor");
+    local(w);
+    w.string("_spec");
+    object("torch.distributed.tensor._dtensor_spec", "DTensorSpec", attributes)(w);
+    w.set_items();
+  };
+  return call("torch._tensor", "_rebuild_from_type_v2",
+              {[](pickle::Writer& w) { w.global("torch._utils", "_rebuild_wrapper_subclass"); },
+               type,
+               tuple({type, [](pickle::Writer& w) { w.global("torch", "float32"); }, ints({8, 3}),
+                      ints({3, 1}), number(0), none(), none(), boolean(false)}),
+               tuple({none(), state})});
+}
+
+std::string sharding_of(const Spec& spec) {
+  const auto file = read(dtensor(spec));
+  if (!file.ok()) return file.error().message();
+  return testing::sharding_text(*file->root.get_if<DTensor>()->sharding);
+}
+
+const Write kLine = mesh({{"_layout", layout_b(ints({4}), ints({1}))},
+                          {"_rank_map", ints({0, 1, 2, 3})}});
+
+TEST(MeshForms, RankMapsOfInts) {
+  EXPECT_EQ(sharding_of({kLine, {shard(0)}}), "[8, 3] on cuda [4] 0 1 2 3: S(0)");
+  EXPECT_EQ(sharding_of({mesh({{"_layout", layout_c({{ints({4}), ints({1})}})},
+                               {"_flatten_rank_map", ints({3, 2, 1, 0})}}),
+                         {shard(0)}}),
+            "[8, 3] on cuda [4] 3 2 1 0: S(0)");
+}
+
+/// torch 2.11, _mesh_layout.py: nested tuples, a plain int for a layout of one dimension.
+TEST(MeshForms, NestedLayoutsOfFormB) {
+  const Write ranks = ints({0, 1, 2, 3, 4, 5, 6, 7});
+  EXPECT_EQ(sharding_of({mesh({{"_layout", layout_b(number(8), number(1))}, {"_rank_map", ranks}}),
+                         {shard(0)}}),
+            "[8, 3] on cuda [8] 0 1 2 3 4 5 6 7: S(0)");
+  // Dimensions 0 and 2 of 2 x 2 x 2 flattened: 0 1 4 5, and for rank 3 the other copy.
+  const Write flat = layout_b(tuple({ints({2, 2})}), tuple({ints({4, 1})}));
+  EXPECT_EQ(sharding_of({mesh({{"_layout", flat}, {"_rank_map", ranks}, {"_rank", number(3)}}),
+                         {shard(0)}}),
+            "[8, 3] on cuda [4] 2 3 6 7: S(0)");
+}
+
+TEST(MeshForms, UnknownAttributesAreIgnored) {
+  EXPECT_EQ(sharding_of({mesh({{"_layout", layout_b(ints({4}), ints({1}))},
+                               {"_rank_map", ints({0, 1, 2, 3})},
+                               {"_of_torch_2_99", ints({7})}}),
+                         {shard(0)},
+                         {{"also_new", number(1)}}}),
+            "[8, 3] on cuda [4] 0 1 2 3: S(0)");
+}
+
+TEST(MeshForms, WhatIsMissingOrContradictory) {
+  const Write layout = layout_b(ints({2}), ints({1}));
+  const auto fails = [](const Write& of, ErrorCode code, const std::string& says) {
+    EXPECT_THAT(read(dtensor({of, {shard(0)}})), Fails(code, says));
+  };
+  fails(mesh({}), ErrorCode::kUnsupported, "a mesh in an unknown form");
+  fails(mesh({{"_layout", layout}}), ErrorCode::kUnsupported, "an attribute '_rank_map'");
+  fails(mesh({{"_layout", layout}, {"_rank_map", ints({0, 1, 2, 3})}}), ErrorCode::kCorrupt,
+        "which slice it is");
+  fails(mesh({{"_layout", layout}, {"_rank_map", ints({0, 1, 2, 3})}, {"_rank", number(9)}}),
+        ErrorCode::kCorrupt, "which slice it is");
+  fails(mesh({{"_layout", layout}, {"_rank_map", ints({0, 1})},
+              {"_flatten_rank_map", ints({1, 0})}}),
+        ErrorCode::kCorrupt, "two rank maps differ");
+  fails(mesh({{"_layout", layout}, {"_rank_map", ints({0, 1})}, {"_rank", number(1)},
+              {"_coordinate_on_dim", ints({0})}}),
+        ErrorCode::kCorrupt, "contradicts its own rank's coordinate");
+  fails(mesh({{"_layout", layout_b(ints({4, 4}), ints({1, 1}))}, {"_rank_map", ints({0, 1})}}),
+        ErrorCode::kCorrupt, "more places than there are ranks");
+  fails(mesh({{"_layout", layout_b(ints({2, 2}), ints({1, 1}))}, {"_rank_map", ints({0, 1, 2, 3})}}),
+        ErrorCode::kCorrupt, "overlaps itself");
+  fails(mesh({{"_layout", layout_b(ints({2}), ints({0}))}, {"_rank_map", ints({0, 1})}}),
+        ErrorCode::kCorrupt, "overlaps itself");
+  fails(mesh({{"_layout", layout_b(ints({2}), ints({3}))}, {"_rank_map", ints({0, 1, 2})},
+              {"_rank", number(0)}}),
+        ErrorCode::kCorrupt, "leaves its rank map");
+  fails(mesh({{"_layout", layout_b(ints({2}), ints({1, 1}))}, {"_rank_map", ints({0, 1})}}),
+        ErrorCode::kCorrupt, "as many strides as sizes");
+  fails(mesh({{"_layout", layout}, {"_rank_map", ints({1, 1})}}), ErrorCode::kCorrupt, "");
+}
+
+TEST(Specs, Placements) {
+  const auto of = [](const Write& placement) { return sharding_of({kLine, {placement}}); };
+  const std::string on = "[8, 3] on cuda [4] 0 1 2 3: ";
+  EXPECT_EQ(of(call(kPlacements, "Shard", {number(1)})), on + "S(1)");
+  EXPECT_EQ(of(call(kPlacements, "Replicate", {})), on + "R");
+  EXPECT_EQ(of(object(kPlacements, "Partial", {})), on + "P(sum)");
+  EXPECT_EQ(of(object("torch.distributed._tensor.placement_types", "_Partial",
+                      {{"reduce_op", [](pickle::Writer& w) {
+                          call("__builtin__", "getattr",
+                               {[](pickle::Writer& v) {
+                                  v.global("torch.distributed.distributed_c10d", "ReduceOp");
+                                },
+                                text("RedOpType")})(w);
+                          w.empty_tuple();
+                          w.new_object();
+                          w.integer(4);
+                          w.build();
+                        }}})),
+            on + "P(max)")
+      << "the enum that versions before 2.4 kept";
+  const auto fails = [](const Write& placement, ErrorCode code, const std::string& says) {
+    EXPECT_THAT(read(dtensor({kLine, {placement}})), Fails(code, says));
+  };
+  fails(object(kPlacements, "Partial", {{"reduce_op", text("bor")}}), ErrorCode::kUnsupported,
+        "found bor");
+  fails(object(kPlacements, "Shard", {{"dim", number(0)}, {"sizes", ints({1})}}),
+        ErrorCode::kUnsupported, "'sizes' of torch.distributed.tensor.placement_types.Shard");
+  fails(object(kPlacements, "Shard", {}), ErrorCode::kCorrupt, "an attribute 'dim'");
+  fails(shard(2), ErrorCode::kCorrupt, "");
+  fails(shard(-1), ErrorCode::kCorrupt, "");
+  fails(object(kPlacements, "_StridedShard", {{"dim", number(0)}}), ErrorCode::kCorrupt,
+        "an attribute 'split_factor'");
+  fails(number(3), ErrorCode::kCorrupt, "a placement");
+  EXPECT_THAT(read(dtensor({kLine, {shard(0), shard(0)}})), Fails(ErrorCode::kCorrupt, ""));
+}
+
+TEST(Specs, ShapesAndOrders) {
+  const Write square = mesh({{"_layout", layout_b(ints({2, 2}), ints({2, 1}))},
+                             {"_rank_map", ints({0, 1, 2, 3})}});
+  const auto entry = [](std::int64_t dim, std::vector<std::int64_t> mesh_dims) {
+    return tuple({number(dim), ints(std::move(mesh_dims))});
+  };
+  const std::string on = "[8, 3] on cuda [2, 2] 0 1 2 3: S(0) S(0)";
+  EXPECT_EQ(sharding_of({square, {shard(0), shard(0)},
+                         {{"shard_order", tuple({entry(0, {0, 1})})}}}),
+            on);
+  EXPECT_EQ(sharding_of({square, {shard(0), shard(0)},
+                         {{"shard_order", tuple({entry(0, {1, 0})})}}}),
+            on + " order 0:1,0");
+  const auto fails = [&square](Attributes more, const std::string& says) {
+    EXPECT_THAT(read(dtensor({square, {shard(0), shard(0)}, std::move(more)})),
+                Fails(ErrorCode::kCorrupt, says));
+  };
+  fails({{"shard_order", tuple({entry(0, {1})})}}, "shard_order");
+  fails({{"shard_order", tuple({entry(0, {1, 0})})},
+         {"use_strided_shard_as_shard_order", boolean(true)}},
+        "twice");
+  const auto meta = [](Write shape) {
+    return [shape](pickle::Writer& w) {
+      w.global("torch.distributed.tensor._dtensor_spec", "TensorMeta");
+      tuple({call("torch", "Size", {shape}), ints({3, 1}),
+             [](pickle::Writer& v) { v.global("torch", "float32"); }})(w);
+      w.new_object();
+    };
+  };
+  EXPECT_EQ(sharding_of({square, {shard(0), shard(0)}, {{"tensor_meta", meta(ints({8, 3}))}}}), on);
+  fails({{"tensor_meta", meta(ints({9, 3}))}}, "two global shapes: expected [8, 3], found [9, 3]");
+}
+
+}  // namespace
+}  // namespace shardkit
