@@ -8,7 +8,7 @@
 
 #include "cli/inspect_command.h"
 #include "cli/merge_command.h"
-#include "cli/version.h"
+#include "shardkit/base/version.h"
 #include "shardkit/json/value.h"
 #include "shardkit/json/write.h"
 
@@ -61,7 +61,7 @@ int report_error(const Error& error, bool json, Streams& streams) {
 int run(std::vector<std::string> args, Streams& streams) {
   normalise_spelling(args);
   CLI::App app("Merges, inspects and moves sharded PyTorch state, without PyTorch.", "shardkit");
-  app.set_version_flag("--version", std::string(kVersion));
+  app.set_version_flag("--version", fmt::format("shardkit {}", version()));
   app.require_subcommand(0, 1);  // with 1, CLI11 would not name an unknown command
   int result = kDone;
   add_merge_command(app, streams, result);

@@ -1,0 +1,7 @@
+#include "shardkit/base/version.h"
+
+namespace shardkit {
+
+std::string_view version() { return SHARDKIT_VERSION; }
+
+}  // namespace shardkit
