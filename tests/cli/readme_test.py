@@ -34,7 +34,7 @@ def run(command):
                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=240,
                           env={k: v for k, v in os.environ.items() if not k.startswith("MAKE")})
     # Where the reader's clone lies is not ours to know.
-    text = done.stdout.replace(str(program.ROOT), "/home/you/shardkit")
+    text = re.sub(r"(?<!\S)%s/" % re.escape(str(program.ROOT)), "/home/you/shardkit/", done.stdout)
     return [line.rstrip() for line in text.splitlines()]
 
 
