@@ -74,6 +74,7 @@ struct Catalog {
   std::vector<CatalogTensor> tensors;
   std::vector<SkippedEntry> skipped;
   std::vector<SharedStorage> shared;
+  std::vector<std::string> warnings;  ///< what a person should look at
 };
 
 }  // namespace shardkit

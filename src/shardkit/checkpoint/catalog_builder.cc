@@ -10,6 +10,7 @@
 
 #include "shardkit/checkpoint/discover.h"
 #include "shardkit/checkpoint/fqn.h"
+#include "shardkit/checkpoint/rank_order.h"
 #include "shardkit/checkpoint/rank_pieces.h"
 
 namespace shardkit {
@@ -104,7 +105,8 @@ struct CatalogBuilder::Impl {
   Status add_dtensor(std::int64_t rank, const std::string& name, const DTensor& tensor);
   Status add_sharded(std::int64_t rank, const std::string& name, const ShardedTensor& tensor);
   Status check_present(const Entry& entry) const;
-  Result<CatalogTensor> join(Entry entry, PlainTensors plain) const;
+  Result<RankOrder> decide_rank_order(std::vector<std::string>& warnings) const;
+  Result<CatalogTensor> join(Entry entry, PlainTensors plain, RankOrder order) const;
 };
 
 CatalogBuilder::CatalogBuilder(std::int64_t world_size) : impl_(std::make_unique<Impl>()) {
@@ -240,7 +242,40 @@ Status CatalogBuilder::Impl::check_present(const Entry& entry) const {
       .found(fmt::format("not on ranks {}", rank_list(lacking)));
 }
 
-Result<CatalogTensor> CatalogBuilder::Impl::join(Entry entry, PlainTensors plain) const {
+/// One order for the whole checkpoint, by the tensors whose local shapes tell.
+Result<RankOrder> CatalogBuilder::Impl::decide_rank_order(
+    std::vector<std::string>& warnings) const {
+  const Entry* undecided = nullptr;
+  const Entry* decisive = nullptr;
+  RankOrder order = RankOrder::kProcessGroup;
+  for (const Entry& entry : entries) {
+    for (const MeshGroup& group : entry.groups) {
+      if (!is_out_of_order(*group.sharding)) continue;
+      const auto evidence = order_evidence(group);
+      if (!evidence) {
+        undecided = &entry;
+      } else if (decisive == nullptr) {
+        decisive = &entry;
+        order = *evidence;
+      } else if (*evidence != order) {
+        return Error(ErrorCode::kIncomplete,
+                     fmt::format("the mesh's ranks do not count upwards, and the local shapes of "
+                                 "'{}' and of this tensor tell of different orders",
+                                 decisive->name))
+            .of_tensor(entry.name);
+      }
+    }
+  }
+  if (undecided != nullptr && decisive == nullptr)
+    warnings.push_back(fmt::format(
+        "the ranks of the mesh of '{}' and others do not count upwards, and no local shape tells "
+        "which rank holds which shard; they were taken as PyTorch's process groups place them, in "
+        "sorted order, which is how FSDP2 shards and full_tensor() reads", undecided->name));
+  return order;
+}
+
+Result<CatalogTensor> CatalogBuilder::Impl::join(Entry entry, PlainTensors plain,
+                                                 RankOrder order) const {
   SHARDKIT_TRY(check_present(entry));
   CatalogTensor tensor;
   tensor.name = std::move(entry.name);
@@ -249,7 +284,7 @@ Result<CatalogTensor> CatalogBuilder::Impl::join(Entry entry, PlainTensors plain
   tensor.shape = entry.shape;
   switch (entry.kind) {
     case TensorKind::kDTensor:
-      SHARDKIT_TRY(make_dtensor_pieces(std::move(entry.groups), world_size, tensor));
+      SHARDKIT_TRY(make_dtensor_pieces(std::move(entry.groups), world_size, order, tensor));
       break;
     case TensorKind::kShardedTensor:
       SHARDKIT_TRY(make_sharded_tensor_pieces(std::move(entry.shards), tensor));
@@ -310,11 +345,12 @@ Result<Catalog> CatalogBuilder::finish(PlainTensors plain) && {
     plain = distributed ? PlainTensors::kReplicate : PlainTensors::kConcat;
   }
   Catalog catalog;
+  SHARDKIT_ASSIGN(const RankOrder order, impl_->decide_rank_order(catalog.warnings));
   catalog.world_size = impl_->world_size;
   catalog.tensors.reserve(impl_->entries.size());
   for (Entry& entry : impl_->entries) {
     // Moved out one by one, so that views and pieces of all tensors are never held at once.
-    auto tensor = impl_->join(std::exchange(entry, {}), plain);
+    auto tensor = impl_->join(std::exchange(entry, {}), plain, order);
     if (!tensor.ok()) return std::move(tensor).error();
     catalog.tensors.push_back(*std::move(tensor));
   }

@@ -56,16 +56,57 @@ TEST(CatalogBuilder, ShardedRowsAndAnEmptyShard) {
 }
 
 TEST(CatalogBuilder, TheMeshArraySaysWhichRankIsWhere) {
-  const auto sharding = make_sharding({2, 2}, {3, 1, 0, 2}, {Replicate{}, Shard{0}}, {4, 2});
+  const auto sharding = make_sharding({2, 2}, {1, 3, 0, 2}, {Replicate{}, Shard{0}}, {4, 2});
   const Value file = make_dict({{"w", rows_of(sharding, 2)}});
   const auto catalog = join({file, file, file, file});
   ASSERT_THAT(catalog, IsOk());
   EXPECT_EQ(layers(catalog->tensors[0]),
             (std::vector<Layer>{{0, 0, 0, {{0, 0}, {2, 2}}},
                                 {2, 0, 0, {{2, 0}, {2, 2}}},
-                                {3, 1, 0, {{0, 0}, {2, 2}}},
-                                {1, 1, 0, {{2, 0}, {2, 2}}}}))
+                                {1, 1, 0, {{0, 0}, {2, 2}}},
+                                {3, 1, 0, {{2, 0}, {2, 2}}}}))
       << "the replica that holds rank 0 comes first";
+  EXPECT_TRUE(catalog->warnings.empty());
+}
+
+// 3 rows over the line of ranks 1, 0: FSDP2 gives rank 0 the first 2 (its place in the sorted
+// process group), a chunk chosen by coordinate would give them to rank 1.
+TEST(CatalogBuilder, UnevenShardsTellTheOrderOfRanks) {
+  const auto uneven = make_sharding({2}, {1, 0}, {Shard{0}}, {3, 2});
+  const auto even = make_sharding({2}, {1, 0}, {Shard{0}}, {4, 2});
+  const auto by_group = join({make_dict({{"u", rows_of(uneven, 2)}, {"e", rows_of(even, 2)}}),
+                              make_dict({{"u", rows_of(uneven, 1)}, {"e", rows_of(even, 2)}})});
+  ASSERT_THAT(by_group, IsOk());
+  EXPECT_EQ(layers(by_group->tensors[1]), (std::vector<Layer>{{0, 0, 0, {{0, 0}, {2, 2}}},
+                                                              {1, 0, 0, {{2, 0}, {2, 2}}}}));
+  EXPECT_TRUE(by_group->warnings.empty());
+  const auto by_array = join({make_dict({{"e", rows_of(even, 2)}, {"u", rows_of(uneven, 1)}}),
+                              make_dict({{"e", rows_of(even, 2)}, {"u", rows_of(uneven, 2)}})});
+  ASSERT_THAT(by_array, IsOk());
+  EXPECT_EQ(layers(by_array->tensors[0]), (std::vector<Layer>{{1, 0, 0, {{0, 0}, {2, 2}}},
+                                                              {0, 0, 0, {{2, 0}, {2, 2}}}}));
+  EXPECT_THAT(join({make_dict({{"u", rows_of(uneven, 2)}, {"v", rows_of(uneven, 1)}}),
+                    make_dict({{"u", rows_of(uneven, 1)}, {"v", rows_of(uneven, 2)}})}),
+              Fails(ErrorCode::kIncomplete, "different orders: tensor 'v'"));
+}
+
+TEST(CatalogBuilder, EvenShardsOutOfOrderFollowTheProcessGroupsWithAWarning) {
+  const auto even = make_sharding({2}, {1, 0}, {Shard{0}}, {4, 2});
+  const Value file = make_dict({{"e", rows_of(even, 2)}});
+  const auto catalog = join({file, file});
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_EQ(catalog->tensors[0].pieces[0].rank, 0);
+  ASSERT_EQ(catalog->warnings.size(), 1u);
+  EXPECT_NE(catalog->warnings[0].find("do not count upwards"), std::string::npos);
+}
+
+// Ranks 1 and 0 are both first in their sorted lines, in both dimensions: nobody would hold half.
+TEST(CatalogBuilder, AnOrderThatLeavesShardsToNobodyIsNone) {
+  const auto both = make_sharding({2, 2}, {3, 1, 0, 2}, {Shard{0}, Shard{0}}, {4, 2});
+  const Value file = make_dict({{"w", rows_of(both, 1)}});
+  const auto catalog = join({file, file, file, file});
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_EQ(catalog->tensors[0].pieces[0].rank, 3);
 }
 
 TEST(CatalogBuilder, SubmeshesReplicateEachOther) {

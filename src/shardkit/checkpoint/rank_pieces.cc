@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "shardkit/base/checked_math.h"
+#include "shardkit/checkpoint/rank_order.h"
 
 namespace shardkit {
 namespace {
@@ -110,16 +111,22 @@ class LayerNumbers {
   std::optional<Accumulation> op_;
 };
 
+struct Member {
+  Dims coordinate;  // as shard_coordinate() says
+  const RankView* view;
+};
+
 /// Checks that exactly the members of the group's mesh are its ranks, but for ranks outside the
 /// mesh that hold nothing; returns the members with their coordinates.
-Result<std::vector<std::pair<Dims, const RankView*>>> mesh_members(const MeshGroup& group,
-                                                                   std::int64_t world_size,
-                                                                   const CatalogTensor& tensor) {
+Result<std::vector<Member>> mesh_members(const MeshGroup& group, std::int64_t world_size,
+                                         RankOrder order, const CatalogTensor& tensor) {
   const DeviceMesh& mesh = *group.sharding->mesh;
-  std::vector<std::pair<Dims, const RankView*>> members;
+  // Asked once: positions in sorted lines cost more than coordinates, and few meshes need them.
+  if (!is_out_of_order(*group.sharding)) order = RankOrder::kMeshArray;
+  std::vector<Member> members;
   for (const RankView& view : group.ranks) {
-    if (auto coordinate = mesh.coordinate_of(view.rank)) {
-      members.emplace_back(*std::move(coordinate), &view);
+    if (mesh.coordinate_of(view.rank)) {
+      members.push_back({shard_coordinate(*group.sharding, view.rank, order), &view});
     } else if (element_count(view.shape) != 0) {
       return disagreement(
                  fmt::format("rank {} holds elements but is no member of its mesh", view.rank),
@@ -150,7 +157,7 @@ Result<std::vector<std::pair<Dims, const RankView*>>> mesh_members(const MeshGro
 }  // namespace
 
 Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_size,
-                           CatalogTensor& tensor) {
+                           RankOrder order, CatalogTensor& tensor) {
   std::sort(groups.begin(), groups.end(), [](const MeshGroup& a, const MeshGroup& b) {
     return a.ranks.front().rank < b.ranks.front().rank;
   });
@@ -159,14 +166,14 @@ Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_siz
   for (const MeshGroup& group : groups) {
     const Sharding& sharding = *group.sharding;
     const LayerNumbers layers(sharding);
-    SHARDKIT_ASSIGN(const auto members, mesh_members(group, world_size, tensor));
+    SHARDKIT_ASSIGN(const auto members, mesh_members(group, world_size, order, tensor));
     std::vector<LocalShape> known;
     known.reserve(members.size());
     for (const auto& [coordinate, view] : members) known.push_back({coordinate, view->shape});
-    auto order = decide_cut_order(sharding, known);
-    if (!order.ok()) return std::move(order).error().of_tensor(tensor.name);
+    const auto cut_order = decide_cut_order(sharding, known);
+    if (!cut_order.ok()) return Error(cut_order.error()).of_tensor(tensor.name);
     for (const auto& [coordinate, view] : members) {
-      const std::vector<Intervals> intervals = local_intervals(sharding, coordinate, *order);
+      const std::vector<Intervals> intervals = local_intervals(sharding, coordinate, *cut_order);
       const auto [replica, addend] = layers.at(coordinate);
       // No boxes where the rank holds nothing; FSDP2 then records sizes that mean nothing.
       for (const BoxPair& pair : cut_into_boxes(intervals)) {

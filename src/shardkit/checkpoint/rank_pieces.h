@@ -12,6 +12,8 @@
 
 namespace shardkit {
 
+enum class RankOrder : int;  // rank_order.h
+
 /// A rank's local tensor, without the dtype that all ranks share.
 struct RankView {
   std::int32_t rank = 0;
@@ -38,11 +40,12 @@ struct RankShard {
 
 /// Meshes of several groups are submeshes whose members replicate each other.
 ///
+/// @param order       which decides where is_out_of_order(); see rank_order.h
 /// @param world_size  ranks of the checkpoint; mesh members lie below it
 /// @error kIncomplete a mesh member told of another mesh or of no tensor, a local shape is not
 ///        what the box rule says, or the order of cutting cannot be decided
 Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_size,
-                           CatalogTensor& tensor);
+                           RankOrder order, CatalogTensor& tensor);
 
 /// Shards of the same box on several ranks are replicas.
 /// @error kIncomplete a shard's size is not its metadata's

@@ -99,6 +99,8 @@ void add_catalog(const Catalog& catalog, Inspection& inspection) {
   for (const SharedStorage& pair : catalog.shared)
     inspection.ties.push_back(fmt::format("{} = {}", catalog.tensors[pair.second].name,
                                           catalog.tensors[pair.first].name));
+  inspection.notes.insert(inspection.notes.end(), catalog.warnings.begin(),
+                          catalog.warnings.end());
   for (const SkippedEntry& entry : catalog.skipped)
     inspection.skipped.push_back(fmt::format("{} ({})", entry.name, entry.kind));
 }

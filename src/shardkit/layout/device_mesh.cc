@@ -64,6 +64,31 @@ std::optional<Dims> DeviceMesh::coordinate_of(std::int64_t rank) const {
   return coordinate;
 }
 
+std::optional<Dims> DeviceMesh::group_position_of(std::int64_t rank) const {
+  const std::optional<Dims> coordinate = coordinate_of(rank);
+  if (!coordinate) return std::nullopt;
+  const Dims strides = contiguous_strides(shape_);
+  std::int64_t cell = 0;
+  for (std::size_t d = 0; d < shape_.size(); ++d) cell += (*coordinate)[d] * strides[d];
+  Dims position(shape_.size(), 0);
+  for (std::size_t d = 0; d < shape_.size(); ++d) {
+    const std::int64_t line = cell - (*coordinate)[d] * strides[d];
+    for (std::int64_t i = 0; i < shape_[d]; ++i)
+      position[d] += ranks_[static_cast<std::size_t>(line + i * strides[d])] < rank;
+  }
+  return position;
+}
+
+bool DeviceMesh::counts_upwards(std::size_t dim) const {
+  const std::int64_t step = contiguous_strides(shape_)[dim];
+  for (std::size_t cell = 0; cell < ranks_.size(); ++cell) {
+    const std::int64_t coordinate = static_cast<std::int64_t>(cell) / step % shape_[dim];
+    if (coordinate > 0 && ranks_[cell - static_cast<std::size_t>(step)] > ranks_[cell])
+      return false;
+  }
+  return true;
+}
+
 std::string to_string(const DeviceMesh& mesh) {
   constexpr std::size_t kShown = 16;  // a line that still reads; larger meshes end in "..."
   std::string text =

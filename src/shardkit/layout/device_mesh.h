@@ -35,6 +35,15 @@ class DeviceMesh {
   /// Logarithmic in the mesh's size.
   std::optional<Dims> coordinate_of(std::int64_t rank) const;
 
+  /// Where `rank` stands in the process groups that PyTorch makes of the mesh's lines: its position
+  /// among the *sorted* ranks of its line in each mesh dimension (torch 2.13, distributed_c10d.py
+  /// _new_group_with_tag sorts them). The same as coordinate_of() unless a line's ranks do not
+  /// count upwards; then two ranks may even share a position.
+  std::optional<Dims> group_position_of(std::int64_t rank) const;
+
+  /// Whether the ranks of every line along `dim` count upwards. Linear in the mesh's size.
+  bool counts_upwards(std::size_t dim) const;
+
   friend bool operator==(const DeviceMesh& a, const DeviceMesh& b) {
     return a.device_type_ == b.device_type_ && a.shape_ == b.shape_ && a.ranks_ == b.ranks_;
   }

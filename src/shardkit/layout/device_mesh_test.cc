@@ -60,5 +60,26 @@ TEST(DeviceMesh, IsPrintedForPeople) {
   EXPECT_EQ(print({}, {0}), "0-d mesh of rank 0");
 }
 
+// The positions are what torch.distributed.get_group_rank says of the groups of these meshes.
+TEST(DeviceMesh, GroupPositionsAreThoseOfSortedLines) {
+  const DeviceMesh mesh = DeviceMesh::make("cpu", {2, 2}, {3, 1, 0, 2}).value();
+  EXPECT_EQ(mesh.group_position_of(3), (Dims{1, 1}));
+  EXPECT_EQ(mesh.group_position_of(1), (Dims{0, 0}));
+  EXPECT_EQ(mesh.group_position_of(0), (Dims{0, 0}));
+  EXPECT_EQ(mesh.group_position_of(2), (Dims{1, 1}));
+  EXPECT_EQ(mesh.group_position_of(4), std::nullopt);
+  EXPECT_FALSE(mesh.counts_upwards(0));
+  EXPECT_FALSE(mesh.counts_upwards(1));
+
+  const DeviceMesh rows = DeviceMesh::make("cpu", {2, 2}, {2, 3, 0, 1}).value();
+  EXPECT_FALSE(rows.counts_upwards(0));
+  EXPECT_TRUE(rows.counts_upwards(1));
+  EXPECT_EQ(rows.group_position_of(2), (Dims{1, 0}));
+
+  const DeviceMesh plain = DeviceMesh::make("cpu", {2, 2}, {0, 1, 4, 5}).value();
+  for (const std::int64_t rank : plain.ranks())
+    EXPECT_EQ(plain.group_position_of(rank), plain.coordinate_of(rank));
+}
+
 }  // namespace
 }  // namespace shardkit

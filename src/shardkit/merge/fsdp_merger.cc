@@ -46,8 +46,7 @@ Status check_free_space(FileSystem& fs, const StagedFolder& stage, const MergeSo
 Status write_text(StagedFolder& stage, std::string_view name, std::string_view text) {
   SHARDKIT_ASSIGN(const auto file, stage.create_file(name));
   SHARDKIT_TRY(file->write_at(0, std::as_bytes(std::span(text))));
-  SHARDKIT_TRY(file->sync());
-  return file->close();
+  return stage.finish_file(*file);
 }
 
 Status copy_file(FileSystem& fs, const std::string& from, StagedFolder& stage,
@@ -63,8 +62,7 @@ Status copy_file(FileSystem& fs, const std::string& from, StagedFolder& stage,
     SHARDKIT_TRY(target->write_at(at, part));
     at += bytes;
   }
-  SHARDKIT_TRY(target->sync());
-  return target->close();
+  return stage.finish_file(*target);
 }
 
 /// config.json gets the dtype of the weights; everything else is copied as it is.
@@ -139,6 +137,7 @@ MergeReport start_report(const MergeSource& source) {
   report.notes = source.checkpoint.notes;
   for (const SkippedEntry& entry : source.catalog->skipped)
     report.skipped.push_back(fmt::format("{} ({})", entry.name, entry.kind));
+  report.warnings = source.catalog->warnings;
   warn(source, report);
   return report;
 }
@@ -151,7 +150,8 @@ Result<MergeReport> merge_fsdp_checkpoint(FileSystem& fs, const MergeOptions& op
                   open_merge_source(fs, std::move(checkpoint), options.hf_folder, options.plain));
   SHARDKIT_TRY(check_target_is_no_input(options, source));
   SHARDKIT_ASSIGN(StagedFolder stage,
-                  StagedFolder::create(fs, options.target_dir, options.existing));
+                  StagedFolder::create(fs, options.target_dir, options.existing,
+                                       options.durability));
   MergeReport report = start_report(source);
   report.target = stage.target();
 
