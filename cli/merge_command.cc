@@ -30,6 +30,7 @@ struct Arguments {
   int threads = 0;
   bool overwrite = false;
   bool keep_tied = false;
+  bool no_fsync = false;
   bool quiet = false;
   bool json = false;
   bool no_effect = false;
@@ -56,6 +57,7 @@ Result<MergeOptions> to_options(const Arguments& arguments) {
                                                          : PlainTensors::kAuto;
   options.existing = arguments.overwrite ? ExistingTarget::kReplace : ExistingTarget::kRefuse;
   options.keep_tied = arguments.keep_tied;
+  options.durability = arguments.no_fsync ? Durability::kUnsynced : Durability::kSynced;
   return options;
 }
 
@@ -174,6 +176,8 @@ void add_merge_command(CLI::App& app, Streams& streams, int& result) {
                     "Write tied embeddings twice, as some loaders want it");
   command->add_flag("--overwrite", arguments->overwrite,
                     "Replace a target folder that is not empty, whole");
+  command->add_flag("--no-fsync", arguments->no_fsync,
+                    "Do not wait for the disk; a crash of the machine may lose the result");
   command->add_flag("--quiet", arguments->quiet, "No progress and no summary");
   command->add_flag("--json", arguments->json, "Print the result as one JSON object");
   for (const char* flag : {"--trust-remote-code", "--tie-word-embedding", "--is-value-model",

@@ -37,6 +37,9 @@ class WritableFile {
   /// Writes all of `data` at `offset`; threads may write different ranges at once.
   /// @error kIo
   virtual Status write_at(std::uint64_t offset, std::span<const std::byte> data) = 0;
+  /// A hint: bytes [offset, offset + bytes) are complete and may go to the device now, so that
+  /// sync() has less to wait for. Does not wait; what goes wrong appears in sync().
+  virtual void start_writeback(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) {}
   /// Waits until the bytes are on the device.
   virtual Status sync() = 0;
   /// Closes it; write errors that were held back appear here. Later calls are errors.

@@ -48,7 +48,7 @@ Status check_target(FileSystem& fs, const std::string& target, ExistingTarget ex
 }  // namespace
 
 Result<StagedFolder> StagedFolder::create(FileSystem& fs, const std::string& target,
-                                          ExistingTarget existing) {
+                                          ExistingTarget existing, Durability durability) {
   const std::string resolved = resolved_path(target);
   if (resolved == "/")
     return Error(ErrorCode::kInvalidArgument, "the target cannot be the root folder");
@@ -60,14 +60,15 @@ Result<StagedFolder> StagedFolder::create(FileSystem& fs, const std::string& tar
   // A stage of this process id can only be left over from a process that was killed.
   SHARDKIT_TRY(fs.remove_all(stage));
   SHARDKIT_TRY(fs.make_directory(stage));
-  return StagedFolder(fs, resolved, stage, existing);
+  return StagedFolder(fs, resolved, stage, existing, durability);
 }
 
 StagedFolder::StagedFolder(StagedFolder&& other) noexcept
     : fs_(other.fs_),
       target_(std::move(other.target_)),
       stage_(std::exchange(other.stage_, {})),
-      existing_(other.existing_) {}
+      existing_(other.existing_),
+      durability_(other.durability_) {}
 
 StagedFolder::~StagedFolder() {
   // Nobody is left to tell; what cannot be removed stays hidden beside the target.
@@ -80,8 +81,14 @@ Result<std::unique_ptr<WritableFile>> StagedFolder::create_file(std::string_view
   return fs_->create(path);
 }
 
+Status StagedFolder::finish_file(WritableFile& file) const {
+  if (durability_ == Durability::kSynced) SHARDKIT_TRY(file.sync());
+  return file.close();
+}
+
 Status StagedFolder::publish() {
-  SHARDKIT_TRY(sync_folders(stage_));
+  const bool synced = durability_ == Durability::kSynced;
+  if (synced) SHARDKIT_TRY(sync_folders(stage_));
   // Looked at again: the target may have changed since the stage was made.
   SHARDKIT_TRY(check_target(*fs_, target_, existing_));
   const auto info = fs_->info(target_);
@@ -91,7 +98,7 @@ Status StagedFolder::publish() {
     SHARDKIT_TRY(fs_->rename(stage_, target_));
   }
   stage_.clear();
-  return fs_->sync_directory(parent_of(target_));
+  return synced ? fs_->sync_directory(parent_of(target_)) : Status();
 }
 
 Status StagedFolder::replace_target() {

@@ -16,6 +16,12 @@ enum class ExistingTarget {
   kReplace,  ///< it is replaced whole when the new one is published
 };
 
+/// Whether a crash of the machine may lose what was published.
+enum class Durability {
+  kSynced,    ///< files and folders are on the device before the target appears
+  kUnsynced,  ///< left to the system: faster, for scratch disks
+};
+
 /// Files are written into a hidden folder beside the target; publish() makes them durable and
 /// renames that folder to the target in one step. Destroying an unpublished stage removes it.
 ///
@@ -27,7 +33,8 @@ class StagedFolder {
   /// @error kInvalidArgument the target is a file, is not empty (kRefuse), or is the current
   ///        folder or holds it (kReplace); kIo
   static Result<StagedFolder> create(FileSystem& fs, const std::string& target,
-                                     ExistingTarget existing);
+                                     ExistingTarget existing,
+                                     Durability durability = Durability::kSynced);
 
   StagedFolder(StagedFolder&& other) noexcept;
   StagedFolder& operator=(StagedFolder&&) = delete;
@@ -41,13 +48,23 @@ class StagedFolder {
   /// Creates a file, and the folders in `relative` that are not there yet. @error kIo
   Result<std::unique_ptr<WritableFile>> create_file(std::string_view relative);
 
-  /// Makes the folder appear as the target. REQUIRES: every file was synced and closed.
+  /// Ends a file of create_file(): syncs it, with kSynced, and closes it. @error kIo
+  Status finish_file(WritableFile& file) const;
+
+  Durability durability() const { return durability_; }
+
+  /// Makes the folder appear as the target. REQUIRES: every file was finished.
   /// @error kIo the target is as it was before
   Status publish();
 
  private:
-  StagedFolder(FileSystem& fs, std::string target, std::string stage, ExistingTarget existing)
-      : fs_(&fs), target_(std::move(target)), stage_(std::move(stage)), existing_(existing) {}
+  StagedFolder(FileSystem& fs, std::string target, std::string stage, ExistingTarget existing,
+               Durability durability)
+      : fs_(&fs),
+        target_(std::move(target)),
+        stage_(std::move(stage)),
+        existing_(existing),
+        durability_(durability) {}
 
   Status sync_folders(const std::string& folder);
   Status replace_target();
@@ -56,6 +73,7 @@ class StagedFolder {
   std::string target_;
   std::string stage_;  // empty: published, or moved from
   ExistingTarget existing_;
+  Durability durability_;
 };
 
 }  // namespace shardkit

@@ -26,8 +26,7 @@ class StagedFolderTest : public ::testing::Test {
   void put(StagedFolder& stage, std::string_view name, std::string_view text) {
     const auto file = stage.create_file(name).value();
     file->write_at(0, std::as_bytes(std::span(text))).value();
-    file->sync().value();
-    file->close().value();
+    stage.finish_file(*file).value();
   }
 
   std::set<std::string> names() const {
@@ -47,6 +46,27 @@ TEST_F(StagedFolderTest, NothingShowsUntilItIsPublished) {
   ASSERT_THAT(stage.publish(), IsOk());
   EXPECT_EQ(testing::read_file(dir_ / "out/a/b.txt"), "text");
   EXPECT_EQ(names(), std::set<std::string>{"out"});
+}
+
+TEST_F(StagedFolderTest, FilesAreSyncedOnlyWhereTheStageIs) {
+  struct CountingFile final : WritableFile {
+    int syncs = 0;
+    int closes = 0;
+    Status write_at(std::uint64_t, std::span<const std::byte>) override { return {}; }
+    Status sync() override { return ++syncs, Status(); }
+    Status close() override { return ++closes, Status(); }
+  };
+  for (const Durability durability : {Durability::kSynced, Durability::kUnsynced}) {
+    auto stage = StagedFolder::create(posix_file_system(), dir_ / "out", ExistingTarget::kReplace,
+                                      durability).value();
+    CountingFile file;
+    ASSERT_THAT(stage.finish_file(file), IsOk());
+    EXPECT_EQ(file.syncs, durability == Durability::kSynced ? 1 : 0);
+    EXPECT_EQ(file.closes, 1);
+    put(stage, "f", "x");
+    ASSERT_THAT(stage.publish(), IsOk());
+    EXPECT_EQ(testing::read_file(dir_ / "out/f"), "x");
+  }
 }
 
 TEST_F(StagedFolderTest, AnUnpublishedStageLeavesNothing) {

@@ -18,13 +18,13 @@ Status FileSink::write(std::size_t file, std::uint64_t offset, std::span<const s
     target = output.file;
   }
   SHARDKIT_TRY(target->write_at(offset, block));
+  if (stage_.durability() == Durability::kSynced) target->start_writeback(offset, block.size());
   {
     const std::lock_guard lock(mutex_);
     if (--output.blocks_left > 0) return {};
     output.file = nullptr;
   }
-  SHARDKIT_TRY(target->sync());
-  return target->close();
+  return stage_.finish_file(*target);
 }
 
 }  // namespace shardkit

@@ -13,7 +13,7 @@
 
 namespace shardkit {
 
-/// Opens each file at its first block; syncs and closes it after its last, so that few are open at
+/// Opens each file at its first block; finishes it after its last, so that few are open at
 /// once however many there are.
 class FileSink final : public BlockSink {
  public:

@@ -27,6 +27,7 @@ struct MergeOptions {
   PlainTensors plain = PlainTensors::kAuto;
   bool keep_tied = false;  ///< write a tied alias though it equals its canonical tensor
   ExistingTarget existing = ExistingTarget::kRefuse;
+  Durability durability = Durability::kSynced;
   TransferOptions transfer;  ///< threads, memory, progress
 };
 
