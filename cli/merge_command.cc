@@ -31,6 +31,7 @@ struct Arguments {
   bool overwrite = false;
   bool keep_tied = false;
   bool no_fsync = false;
+  bool dry_run = false;
   bool quiet = false;
   bool json = false;
   bool no_effect = false;
@@ -67,7 +68,7 @@ json::Array to_array(const std::vector<std::string>& texts) {
   return array;
 }
 
-json::Value to_json(const MergeReport& report) {
+json::Value to_json(const MergeReport& report, bool planned) {
   json::Array weights;
   for (const OutputFile& file : report.weights) {
     json::Object object;
@@ -76,13 +77,14 @@ json::Value to_json(const MergeReport& report) {
     weights.items.emplace_back(std::move(object));
   }
   json::Object object;
-  object.add("status", "ok");
+  object.add("status", planned ? "planned" : "ok");
   object.add("checkpoint", report.checkpoint);
   object.add("world_size", report.world_size);
   object.add("target", report.target);
   object.add("weights", std::move(weights));
   object.add("sidecars", to_array(report.sidecars));
   object.add("tensors", report.summary.tensors);
+  object.add("pieces", report.summary.pieces);
   object.add("casts", report.summary.casts);
   object.add("compared_replicas", report.summary.compared_replicas);
   object.add("bytes_read", report.summary.read_bytes);
@@ -96,24 +98,32 @@ json::Value to_json(const MergeReport& report) {
   return object;
 }
 
-void print(const MergeReport& report, std::ostream& out) {
-  out << fmt::format("merged {} tensors of {} ranks from {}\n", report.summary.tensors,
-                     report.world_size, report.checkpoint);
+void print(const MergeReport& report, bool planned, std::ostream& out) {
+  out << fmt::format("{} {} tensors of {} ranks from {}\n", planned ? "would merge" : "merged",
+                     report.summary.tensors, report.world_size, report.checkpoint);
   for (const OutputFile& file : report.weights)
     out << fmt::format("  {}  {}\n", file.name, format_bytes(file.bytes));
   if (!report.sidecars.empty())
     out << fmt::format("  with {}\n", fmt::join(report.sidecars, ", "));
   if (report.summary.casts > 0)
-    out << fmt::format("{} tensors cast; the others are as they were stored\n",
-                       report.summary.casts);
+    out << fmt::format("{} tensors {}; the others are as they were stored\n",
+                       report.summary.casts, planned ? "to be cast" : "cast");
   if (report.summary.compared_replicas > 0)
-    out << fmt::format("{} replicas compared, all equal\n", report.summary.compared_replicas);
+    out << fmt::format("{} replicas {}\n", report.summary.compared_replicas,
+                       planned ? "to be compared" : "compared, all equal");
   for (const std::string& name : report.dropped_ties)
     out << fmt::format("left out: {}, tied to an equal tensor\n", name);
   for (const std::string& entry : report.skipped)
     out << fmt::format("skipped: {}, no tensor\n", entry);
   for (const std::string& note : report.notes) out << "note: " << note << "\n";
-  out << fmt::format("done: {}\n", report.target);
+  if (planned) {
+    out << fmt::format("plan proven: {} pieces, {} to read, {} to write\n", report.summary.pieces,
+                       format_bytes(report.summary.read_bytes),
+                       format_bytes(report.summary.write_bytes));
+    out << fmt::format("dry run, nothing written: {}\n", report.target);
+  } else {
+    out << fmt::format("done: {}\n", report.target);
+  }
 }
 
 int merge(const Arguments& arguments, Streams& streams) {
@@ -122,15 +132,17 @@ int merge(const Arguments& arguments, Streams& streams) {
   ProgressLine progress(streams);
   if (!arguments.quiet)
     options->transfer.on_progress = [&progress](const Progress& now) { progress.update(now); };
-  const auto report = merge_fsdp_checkpoint(posix_file_system(), *options);
+  FileSystem& fs = posix_file_system();
+  const bool planned = arguments.dry_run;
+  const auto report = planned ? plan_fsdp_merge(fs, *options) : merge_fsdp_checkpoint(fs, *options);
   progress.finish();
   if (!report.ok()) return report_error(report.error(), arguments.json, streams);
   for (const std::string& warning : report->warnings)
     streams.err << "warning: " << warning << "\n";
   if (arguments.json) {
-    streams.out << json::write(to_json(*report), json::WriteStyle::kPretty) << "\n";
+    streams.out << json::write(to_json(*report, planned), json::WriteStyle::kPretty) << "\n";
   } else if (!arguments.quiet) {
-    print(*report, streams.out);
+    print(*report, planned, streams.out);
   }
   return kDone;
 }
@@ -178,6 +190,8 @@ void add_merge_command(CLI::App& app, Streams& streams, int& result) {
                     "Replace a target folder that is not empty, whole");
   command->add_flag("--no-fsync", arguments->no_fsync,
                     "Do not wait for the disk; a crash of the machine may lose the result");
+  command->add_flag("--dry-run", arguments->dry_run,
+                    "Plan and prove the merge; read no weights and write nothing");
   command->add_flag("--quiet", arguments->quiet, "No progress and no summary");
   command->add_flag("--json", arguments->json, "Print the result as one JSON object");
   for (const char* flag : {"--trust-remote-code", "--tie-word-embedding", "--is-value-model",

@@ -75,7 +75,8 @@ class MergeTest(program.ProgramTest):
         text = self.run_program("merge", "--help").stdout
         for flag in ["--backend", "--local_dir", "--target_dir", "--hf_model_config_path", "--dtype",
                      "--max-shard-size", "--threads", "--memory-budget", "--overwrite", "--quiet",
-                     "--json", "--replicas", "--plain-tensors", "--keep-tied"]:
+                     "--json", "--replicas", "--plain-tensors", "--keep-tied", "--no-fsync",
+                     "--dry-run"]:
             self.assertIn(flag.replace("_", "-"), text.replace("_", "-"))
         self.assertRegex(self.run_program("--version", exit_code=0).stdout,
                          r"^shardkit \d+\.\d+\.\d+\n$")
@@ -165,6 +166,30 @@ class MergeTest(program.ProgramTest):
                       ("--threads", "3", "--memory-budget", "64MB")]:
             self.merge(SAMPLE, "--overwrite", *flags)
             self.assertEqual((self.out / "model.safetensors").read_bytes(), alone)
+
+    def test_without_fsync_the_same_is_written(self):
+        self.merge(SAMPLE)
+        synced = program.snapshot(self.out)
+        self.merge(SAMPLE, "--overwrite", "--no-fsync")
+        unsynced = program.snapshot(self.out)
+        self.assertEqual({name: digest for name, (_, digest) in synced.items()},
+                         {name: digest for name, (_, digest) in unsynced.items()})
+
+    def test_a_dry_run_says_what_a_merge_would_do_and_writes_nothing(self):
+        planned = json.loads(self.merge(SAMPLE, "--dry-run", "--json").stdout)
+        self.assertEqual(list(self.folder.iterdir()), [])
+        done = json.loads(self.merge(SAMPLE, "--json").stdout)
+        self.assertEqual((planned.pop("status"), done.pop("status")), ("planned", "ok"))
+        self.assertEqual(planned, done)
+        text = self.merge(SAMPLE, "--dry-run", "--overwrite").stdout
+        self.assertIn("would merge %d tensors of 4 ranks" % done["tensors"], text)
+        self.assertIn("plan proven: %d pieces" % done["pieces"], text)
+
+    def test_a_dry_run_refuses_what_a_merge_refuses(self):
+        self.out.mkdir()
+        (self.out / "mine").write_text("keep me")
+        self.assert_refused(SAMPLE, "--overwrite", flags=("--dry-run",),
+                            exit_code=self.refusal_code())
 
     # ---- output on the streams ----
 

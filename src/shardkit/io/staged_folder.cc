@@ -47,12 +47,17 @@ Status check_target(FileSystem& fs, const std::string& target, ExistingTarget ex
 
 }  // namespace
 
-Result<StagedFolder> StagedFolder::create(FileSystem& fs, const std::string& target,
-                                          ExistingTarget existing, Durability durability) {
+Status StagedFolder::check(FileSystem& fs, const std::string& target, ExistingTarget existing) {
   const std::string resolved = resolved_path(target);
   if (resolved == "/")
     return Error(ErrorCode::kInvalidArgument, "the target cannot be the root folder");
-  SHARDKIT_TRY(check_target(fs, resolved, existing));
+  return check_target(fs, resolved, existing);
+}
+
+Result<StagedFolder> StagedFolder::create(FileSystem& fs, const std::string& target,
+                                          ExistingTarget existing, Durability durability) {
+  SHARDKIT_TRY(check(fs, target, existing));
+  const std::string resolved = resolved_path(target);
   const std::string parent = parent_of(resolved);
   SHARDKIT_TRY(make_directories(fs, parent));
   const std::string stage =

@@ -36,6 +36,9 @@ class StagedFolder {
                                      ExistingTarget existing,
                                      Durability durability = Durability::kSynced);
 
+  /// The errors that create() would return for the target itself; makes nothing.
+  static Status check(FileSystem& fs, const std::string& target, ExistingTarget existing);
+
   StagedFolder(StagedFolder&& other) noexcept;
   StagedFolder& operator=(StagedFolder&&) = delete;
   ~StagedFolder();

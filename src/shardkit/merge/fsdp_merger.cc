@@ -85,16 +85,23 @@ Status write_sidecars(FileSystem& fs, const MergeSource& source, const OutputPla
   return {};
 }
 
+/// Whether a decision may look at tensor bytes.
+enum class TensorBytes { kRead, kUnread };
+
 /// Which tensors are left out because their config ties them to an equal one.
 Result<std::vector<bool>> drop_ties(FileSystem& fs, const MergeOptions& options,
-                                    const MergeSource& source, MergeReport& report) {
+                                    const MergeSource& source, TensorBytes bytes,
+                                    MergeReport& report) {
   const Catalog& catalog = *source.catalog;
   std::vector<bool> dropped(catalog.tensors.size(), false);
   std::vector<Tie> ties = find_ties(source);
-  SHARDKIT_TRY(settle_ties(fs, catalog, ties));
+  if (bytes == TensorBytes::kRead) SHARDKIT_TRY(settle_ties(fs, catalog, ties));
   for (const Tie& tie : ties) {
     const std::string& canonical = catalog.tensors[tie.canonical].name;
     const std::string& alias = catalog.tensors[tie.alias].name;
+    if (tie.state == TieState::kUnread)
+      report.notes.push_back(
+          fmt::format("'{}' is taken to equal '{}'; a merge compares them", alias, canonical));
     if (tie.state == TieState::kDifferent) {
       report.warnings.push_back(fmt::format(
           "config.json ties '{}' to '{}', but they differ: both are kept; a loader that ties "
@@ -130,6 +137,24 @@ void warn(const MergeSource& source, MergeReport& report) {
         "match them", lora, tensors.size()));
 }
 
+/// Decides what is written, and proves it.
+Result<OutputPlan> decide(FileSystem& fs, const MergeOptions& options, const MergeSource& source,
+                          TensorBytes bytes, MergeReport& report) {
+  OutputOptions output_options;
+  output_options.max_shard_bytes = options.max_shard_bytes;
+  output_options.replicas = options.replicas;
+  SHARDKIT_ASSIGN(output_options.dtype,
+                  hf::resolve(options.dtype, source.config ? &*source.config : nullptr));
+  if (options.plain == PlainTensors::kAuto && bytes == TensorBytes::kRead)
+    SHARDKIT_TRY(check_concatenated(fs, source));
+  SHARDKIT_ASSIGN(const std::vector<bool> dropped, drop_ties(fs, options, source, bytes, report));
+  SHARDKIT_ASSIGN(OutputPlan output, plan_output(source, dropped, output_options));
+  report.summary = output.plan.summary();
+  for (const PlannedFile& file : output.plan.files())
+    report.weights.push_back({file.name, file.bytes});
+  return output;
+}
+
 MergeReport start_report(const MergeSource& source) {
   MergeReport report;
   report.checkpoint = source.checkpoint.path;
@@ -142,36 +167,53 @@ MergeReport start_report(const MergeSource& source) {
   return report;
 }
 
+Result<MergeSource> open_source(FileSystem& fs, const MergeOptions& options) {
+  SHARDKIT_ASSIGN(CheckpointFolder checkpoint, discover_checkpoint(fs, options.local_dir));
+  SHARDKIT_ASSIGN(MergeSource source,
+                  open_merge_source(fs, std::move(checkpoint), options.hf_folder, options.plain));
+  SHARDKIT_TRY(check_target_is_no_input(options, source));
+  return source;
+}
+
 }  // namespace
 
 Result<MergeReport> merge_fsdp_checkpoint(FileSystem& fs, const MergeOptions& options) {
-  SHARDKIT_ASSIGN(CheckpointFolder checkpoint, discover_checkpoint(fs, options.local_dir));
-  SHARDKIT_ASSIGN(const MergeSource source,
-                  open_merge_source(fs, std::move(checkpoint), options.hf_folder, options.plain));
-  SHARDKIT_TRY(check_target_is_no_input(options, source));
+  SHARDKIT_ASSIGN(const MergeSource source, open_source(fs, options));
   SHARDKIT_ASSIGN(StagedFolder stage,
                   StagedFolder::create(fs, options.target_dir, options.existing,
                                        options.durability));
   MergeReport report = start_report(source);
   report.target = stage.target();
-
-  OutputOptions output_options;
-  output_options.max_shard_bytes = options.max_shard_bytes;
-  output_options.replicas = options.replicas;
-  SHARDKIT_ASSIGN(output_options.dtype,
-                  hf::resolve(options.dtype, source.config ? &*source.config : nullptr));
-  if (options.plain == PlainTensors::kAuto) SHARDKIT_TRY(check_concatenated(fs, source));
-  SHARDKIT_ASSIGN(const std::vector<bool> dropped, drop_ties(fs, options, source, report));
-  SHARDKIT_ASSIGN(const OutputPlan output, plan_output(source, dropped, output_options));
-  report.summary = output.plan.summary();
+  SHARDKIT_ASSIGN(const OutputPlan output,
+                  decide(fs, options, source, TensorBytes::kRead, report));
   SHARDKIT_TRY(check_free_space(fs, stage, source, output.plan));
 
   FileSink sink(stage, output.plan);
   SHARDKIT_TRY(transfer(output.plan, fs, sink, options.transfer));
-  for (const PlannedFile& file : output.plan.files())
-    report.weights.push_back({file.name, file.bytes});
   SHARDKIT_TRY(write_sidecars(fs, source, output, stage, report));
   SHARDKIT_TRY(stage.publish());
+  return report;
+}
+
+Result<MergeReport> plan_fsdp_merge(FileSystem& fs, const MergeOptions& options) {
+  SHARDKIT_ASSIGN(const MergeSource source, open_source(fs, options));
+  SHARDKIT_TRY(StagedFolder::check(fs, options.target_dir, options.existing));
+  MergeReport report = start_report(source);
+  report.target = resolved_path(options.target_dir);
+  SHARDKIT_ASSIGN(const OutputPlan output,
+                  decide(fs, options, source, TensorBytes::kUnread, report));
+  const auto& tensors = source.catalog->tensors;
+  const auto chunks = std::count_if(tensors.begin(), tensors.end(), [](const CatalogTensor& tensor) {
+    return tensor.concatenated;
+  });
+  if (chunks > 0 && options.plain == PlainTensors::kAuto)
+    report.notes.push_back(fmt::format(
+        "{} plain tensors are taken for chunks; a merge refuses ranks that are all equal", chunks));
+  for (const hf::SidecarFile& file : source.sidecars) {
+    report.sidecars.push_back(file.path);
+    if (file.path == "config.json" && source.config) report.config_dtype = output.config_dtype;
+  }
+  if (output.index) report.sidecars.emplace_back(safetensors::kIndexFileName);
   return report;
 }
 

@@ -57,4 +57,12 @@ struct MergeReport {
 /// @error of every step; nothing appears at the target then, and no input is ever touched
 Result<MergeReport> merge_fsdp_checkpoint(FileSystem& fs, const MergeOptions& options);
 
+/// What merge_fsdp_checkpoint() would do: everything up to the proven plan. Reads no tensor bytes
+/// and writes nothing.
+///
+/// What only the bytes can tell is assumed and noted: that tied tensors are equal, and that plain
+/// tensors alone are chunks.
+/// @error as merge_fsdp_checkpoint(), of the steps that are taken
+Result<MergeReport> plan_fsdp_merge(FileSystem& fs, const MergeOptions& options);
+
 }  // namespace shardkit
