@@ -46,6 +46,11 @@ Error&& Error::found(std::string_view text) && {
   return std::move(*this);
 }
 
+Error&& Error::from_system(int number) && {
+  if (!system_number_) system_number_ = number;
+  return std::move(*this);
+}
+
 std::string Error::message() const {
   std::string text = what_;
   auto add = [&text, first = true](std::string_view label, std::string_view value) mutable {

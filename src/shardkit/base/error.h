@@ -39,12 +39,15 @@ class Error {
   Error&& of_tensor(std::string_view name) &&;
   Error&& expected(std::string_view text) &&;
   Error&& found(std::string_view text) &&;
+  Error&& from_system(int number) &&;
 
   ErrorCode code() const { return code_; }
   const std::string& what() const { return what_; }
   const std::optional<std::string>& file() const { return file_; }
   const std::optional<std::uint64_t>& offset() const { return offset_; }
   const std::optional<std::string>& tensor() const { return tensor_; }
+  /// The errno of a system call that failed.
+  const std::optional<int>& system_number() const { return system_number_; }
 
   /// One line: the sentence, then every part of the place that is known.
   std::string message() const;
@@ -57,6 +60,7 @@ class Error {
   std::optional<std::string> tensor_;
   std::optional<std::string> expected_;
   std::optional<std::string> found_;
+  std::optional<int> system_number_;
 };
 
 }  // namespace shardkit

@@ -68,9 +68,18 @@ struct SharedStorage {
   std::size_t second = 0;  ///< greater than first
 };
 
+/// A rank's file as it was when it was read.
+struct SourceFile {
+  std::string path;
+  std::uint64_t bytes = 0;
+  std::int64_t modified_ns = 0;
+  std::uint32_t directory_crc = 0;  ///< of its zip directory: names the content cheaply
+};
+
 /// The join of all ranks' state dicts, in the order of the lowest rank's file.
 struct Catalog {
   std::int64_t world_size = 0;
+  std::vector<SourceFile> files;  ///< by rank
   std::vector<CatalogTensor> tensors;
   std::vector<SkippedEntry> skipped;
   std::vector<SharedStorage> shared;

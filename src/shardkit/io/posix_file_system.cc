@@ -21,7 +21,8 @@ Error os_error(std::string_view action, const std::string& path, int number) {
   const ErrorCode code = number == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo;
   return Error(code, fmt::format("cannot {}: {}", action,
                                  std::generic_category().message(number)))
-      .in_file(path);
+      .in_file(path)
+      .from_system(number);
 }
 
 class Descriptor {
@@ -74,6 +75,17 @@ class PosixWritableFile final : public WritableFile {
  public:
   PosixWritableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
 
+  Status reserve(std::uint64_t bytes) override {
+    if (bytes == 0) return {};
+    // Not posix_fallocate(), which writes zeros where the file system cannot.
+    while (::fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
+      if (errno == EINTR) continue;
+      if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return {};
+      return os_error("make room for", path_, errno);
+    }
+    return {};
+  }
+
   Status write_at(std::uint64_t offset, std::span<const std::byte> data) override {
     while (!data.empty()) {
       const ssize_t put = ::pwrite(fd_.get(), data.data(), data.size(), static_cast<off_t>(offset));
@@ -115,6 +127,8 @@ FileInfo to_info(const struct stat& st) {
               : S_ISDIR(st.st_mode) ? FileKind::kDirectory
                                     : FileKind::kOther;
   info.bytes = info.kind == FileKind::kRegular ? static_cast<std::uint64_t>(st.st_size) : 0;
+  info.modified_ns = static_cast<std::int64_t>(st.st_mtim.tv_sec) * 1'000'000'000 + st.st_mtim.tv_nsec;
+  info.device = static_cast<std::uint64_t>(st.st_dev);
   return info;
 }
 

@@ -66,6 +66,18 @@ TEST_F(PosixFileSystemTest, CreateRefusesWhatExists) {
   EXPECT_THAT(fs_.create(dir_ / "new"), Fails(ErrorCode::kIo, "new"));
 }
 
+TEST_F(PosixFileSystemTest, AReservedFileHasItsSize) {
+  for (const auto bytes : {0u, 5u}) {
+    const auto file = fs_.create(dir_ / std::to_string(bytes)).value();
+    ASSERT_THAT(file->reserve(bytes), IsOk());
+    ASSERT_THAT(file->write_at(0, bytes_of("ab")), IsOk());
+    file->start_writeback(0, 2);
+    ASSERT_THAT(file->close(), IsOk());
+  }
+  EXPECT_EQ(testing::read_file(dir_ / "0"), "ab");
+  EXPECT_EQ(testing::read_file(dir_ / "5"), std::string("ab\0\0\0", 5));
+}
+
 TEST_F(PosixFileSystemTest, ListsSortedAndSeesThroughLinks) {
   write_file(dir_ / "b", "12");
   write_file(dir_ / "sub/x", "");
