@@ -15,8 +15,10 @@ function(shardkit_compile_options target)
       $<$<CXX_COMPILER_ID:GNU>:-Wno-error=stringop-overflow -Wno-error=array-bounds -Wno-restrict>)
   endif()
   if(SHARDKIT_SANITIZE)
+    # The sanitizers' extra code makes g++ see uninitialized variants that are not there.
     target_compile_options(${target} PRIVATE -fsanitize=${SHARDKIT_SANITIZE}
-      -fno-sanitize-recover=all -fno-omit-frame-pointer)
+      -fno-sanitize-recover=all -fno-omit-frame-pointer
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_link_options(${target} PUBLIC -fsanitize=${SHARDKIT_SANITIZE})
   endif()
 endfunction()
@@ -50,7 +52,7 @@ function(shardkit_add_room room dependencies)
     set(scope PUBLIC)
     set_property(GLOBAL APPEND PROPERTY shardkit_room_libraries shardkit_${room})
   endif()
-  target_link_libraries(shardkit_${room} ${scope} tl::expected fmt::fmt)
+  target_link_libraries(shardkit_${room} ${scope} tl::expected ${shardkit_fmt})
   foreach(dependency IN LISTS dependencies)
     target_link_libraries(shardkit_${room} ${scope} shardkit_${dependency})
   endforeach()
@@ -103,6 +105,8 @@ function(shardkit_collect_rooms target)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${room}>)
   endforeach()
   shardkit_compile_options(${target})
+  # What the archive's objects call at link time; shardkitConfig.cmake.in and shardkit.pc.in find
+  # the same for those who link an installed one.
   target_link_libraries(${target} PUBLIC tl::expected
-    PRIVATE fmt::fmt nlohmann_json::nlohmann_json hwy::hwy PkgConfig::libdeflate Threads::Threads)
+    PRIVATE ${shardkit_fmt} ${shardkit_highway} PkgConfig::libdeflate Threads::Threads)
 endfunction()
