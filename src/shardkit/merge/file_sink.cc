@@ -14,6 +14,7 @@ Status FileSink::write(std::size_t file, std::uint64_t offset, std::span<const s
     const std::lock_guard lock(mutex_);
     if (!output.file) {
       SHARDKIT_ASSIGN(output.file, stage_.create_file(plan_.files()[file].name));
+      SHARDKIT_TRY(output.file->reserve(plan_.files()[file].bytes));
     }
     target = output.file;
   }
