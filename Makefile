@@ -14,11 +14,9 @@ VENV := build/interop-venv
 .PHONY: build demo test interop clean
 .DEFAULT_GOAL := build
 
-build/build.ninja:
+build:
 	@$(INSTALL) build
-	cmake --preset release
-
-build: build/build.ninja
+	@[ -f build/build.ninja ] || cmake --preset release
 	cmake --build build -j $(JOBS) --target shardkit_program
 
 demo: build
