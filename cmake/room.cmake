@@ -52,7 +52,7 @@ function(shardkit_add_room room dependencies)
     set(scope PUBLIC)
     set_property(GLOBAL APPEND PROPERTY shardkit_room_libraries shardkit_${room})
   endif()
-  target_link_libraries(shardkit_${room} ${scope} tl::expected ${shardkit_fmt})
+  target_link_libraries(shardkit_${room} ${scope} tl::expected fmt::fmt)
   foreach(dependency IN LISTS dependencies)
     target_link_libraries(shardkit_${room} ${scope} shardkit_${dependency})
   endforeach()
@@ -108,5 +108,5 @@ function(shardkit_collect_rooms target)
   # What the archive's objects call at link time; shardkitConfig.cmake.in and shardkit.pc.in find
   # the same for those who link an installed one.
   target_link_libraries(${target} PUBLIC tl::expected
-    PRIVATE ${shardkit_fmt} ${shardkit_highway} PkgConfig::libdeflate Threads::Threads)
+    PRIVATE fmt::fmt hwy::hwy PkgConfig::libdeflate Threads::Threads)
 endfunction()
