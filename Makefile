@@ -3,15 +3,17 @@
 #   make build     the program, at build/shardkit
 #   make demo      merges the sample checkpoint into out/ and inspects both
 #   make test      builds everything and runs all tests that need no PyTorch
+#   make install   the program and the C++ library, below PREFIX (/usr/local); DESTDIR as usual
 #   make interop   tests against PyTorch, transformers and safetensors, in build/interop-venv
 #   make clean     removes build/ and out/
 
 JOBS ?= $(shell nproc)
 SAMPLE := tests/fixtures/torch-2.13.0/fsdp2_fp32_w4
 INSTALL := tools/install_dependencies.sh
+PREFIX ?= /usr/local
 VENV := build/interop-venv
 
-.PHONY: build demo test interop clean
+.PHONY: build demo test install interop clean
 .DEFAULT_GOAL := build
 
 build:
@@ -37,6 +39,10 @@ test:
 	else \
 	  echo "make test: FAILED, see above; again with: ctest --test-dir build --rerun-failed"; exit 1; \
 	fi
+
+install: build
+	cmake --build build -j $(JOBS) --target shardkit
+	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(abspath $(PREFIX))"
 
 # PyTorch goes in first, alone: everything else is pinned to what was tried with it.
 $(VENV)/installed: tests/interop/requirements.txt

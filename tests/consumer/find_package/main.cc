@@ -1,0 +1,18 @@
+// Merges the checkpoint argv[1] into the folder argv[2].
+#include <shardkit/base/version.h>
+#include <shardkit/merge/fsdp_merger.h>
+
+#include <iostream>
+
+int main(int, char** argv) {
+  shardkit::MergeOptions options;
+  options.local_dir = argv[1];
+  options.target_dir = argv[2];
+  const auto report = shardkit::merge_fsdp_checkpoint(shardkit::posix_file_system(), options);
+  if (!report.ok()) {
+    std::cerr << report.error().message() << "\n";
+    return 1;
+  }
+  std::cout << "shardkit " << shardkit::version() << ": " << report->summary.tensors
+            << " tensors\n";
+}
