@@ -4,8 +4,9 @@
 #   make demo      merges the sample checkpoint into out/ and inspects both
 #   make test      builds everything and runs all tests that need no PyTorch
 #   make install   the program and the C++ library, below PREFIX (/usr/local); DESTDIR as usual
+#   make dist      a program for machines with nothing installed, as dist/shardkit-*.tar.gz
 #   make interop   tests against PyTorch, transformers and safetensors, in build/interop-venv
-#   make clean     removes build/ and out/
+#   make clean     removes build/, dist/ and out/
 
 JOBS ?= $(shell nproc)
 SAMPLE := tests/fixtures/torch-2.13.0/fsdp2_fp32_w4
@@ -13,7 +14,7 @@ INSTALL := tools/install_dependencies.sh
 PREFIX ?= /usr/local
 VENV := build/interop-venv
 
-.PHONY: build demo test install interop clean
+.PHONY: build demo test install dist interop clean
 .DEFAULT_GOAL := build
 
 build:
@@ -44,6 +45,11 @@ install: build
 	cmake --build build -j $(JOBS) --target shardkit
 	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(abspath $(PREFIX))"
 
+# `make test` makes and tests one too.
+dist: build/build.ninja
+	cmake --build --preset dist -j $(JOBS)
+	tools/make_dist.sh build dist
+
 # PyTorch goes in first, alone: everything else is pinned to what was tried with it.
 $(VENV)/installed: tests/interop/requirements.txt
 	@$(INSTALL) interop
@@ -58,4 +64,4 @@ interop: build $(VENV)/installed
 	$(VENV)/bin/python -m pytest -p no:cacheprovider tests/interop
 
 clean:
-	rm -rf build out
+	rm -rf build dist out
