@@ -6,8 +6,10 @@
 # (portable/*.cc of the rooms), or the linker complains.
 find_library(SHARDKIT_LIBDEFLATE_ARCHIVE libdeflate.a)
 mark_as_advanced(SHARDKIT_LIBDEFLATE_ARCHIVE)
-if(NOT SHARDKIT_LIBDEFLATE_ARCHIVE OR SHARDKIT_SANITIZE)
-  message(STATUS "No portable program: it needs libdeflate.a, and no sanitizer")
+# Older clang does not know the processor levels that highway_targets.cc asks for.
+if(NOT SHARDKIT_LIBDEFLATE_ARCHIVE OR SHARDKIT_SANITIZE
+    OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  message(STATUS "No portable program: it needs g++ and libdeflate.a, and no sanitizer")
   return()
 endif()
 
