@@ -160,7 +160,8 @@ TEST(Parse, Integers) {
 
 TEST(Parse, StringsOfProtocolZero) {
   // Python 3.11: pickle.dumps("a\\b\n\u00e9\u20ac\U0001f600", 0)
-  EXPECT_EQ(printed("Va\\u005cb\\u000a\xe9\\u20ac\\U0001f600\n."), "'a\\b\n\u00e9\u20ac\U0001f600'");
+  EXPECT_EQ(printed("Va\\u005cb\\u000a\xe9\\u20ac\\U0001f600\n."),
+            "'a\\b\n\u00e9\u20ac\U0001f600'");
   EXPECT_EQ(printed("V\\\\u0041\n."), "'\\\\u0041'") << "as Python: the pair shields the u";
   EXPECT_THAT(read("V\\ud800\n."), Fails(ErrorCode::kCorrupt, "bad escape"));
   EXPECT_EQ(printed("S'it\\'s\\x41\\101\\n'\n."), "'it's" "AA\n'");

@@ -203,9 +203,12 @@ std::optional<DType> dtype_of_storage(std::string_view name) {
 
 bool is_unsupported_dtype(std::string_view name) {
   constexpr std::string_view kNames[] = {
-      "qint8",          "quint8",         "qint32",         "quint4x2",      "quint2x4",
-      "QInt8Storage",   "QUInt8Storage",  "QInt32Storage",  "QUInt4x2Storage",
-      "QUInt2x4Storage"};
+      "qint8",        "quint8",        "qint32",        "quint4x2",         "quint2x4",
+      "QInt8Storage", "QUInt8Storage", "QInt32Storage", "QUInt4x2Storage",  "QUInt2x4Storage",
+      "bits1x8",      "bits2x4",       "bits4x2",       "bits8",            "bits16",
+      "uint1",        "uint2",         "uint3",         "uint4",            "uint5",
+      "uint6",        "uint7",         "int1",          "int2",             "int3",
+      "int4",         "int5",          "int6",          "int7"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 

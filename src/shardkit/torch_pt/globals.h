@@ -37,7 +37,7 @@ enum class GlobalRole : std::uint8_t {
   kRebuildFromType,       ///< v1 and v2
   kRebuildWrapperSubclass,
   kUnsupportedTensor,     ///< quantized, sparse, nested: refused by name
-  kUnsupportedDType,      ///< quantized element types
+  kUnsupportedDType,      ///< quantized and sub-byte element types
 
   // torch.distributed.tensor
   kDTensor,

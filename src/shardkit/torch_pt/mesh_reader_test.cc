@@ -199,7 +199,8 @@ TEST(MeshForms, WhatIsMissingOrContradictory) {
         ErrorCode::kCorrupt, "contradicts its own rank's coordinate");
   fails(mesh({{"_layout", layout_b(ints({4, 4}), ints({1, 1}))}, {"_rank_map", ints({0, 1})}}),
         ErrorCode::kCorrupt, "more places than there are ranks");
-  fails(mesh({{"_layout", layout_b(ints({2, 2}), ints({1, 1}))}, {"_rank_map", ints({0, 1, 2, 3})}}),
+  fails(mesh({{"_layout", layout_b(ints({2, 2}), ints({1, 1}))},
+              {"_rank_map", ints({0, 1, 2, 3})}}),
         ErrorCode::kCorrupt, "overlaps itself");
   fails(mesh({{"_layout", layout_b(ints({2}), ints({0}))}, {"_rank_map", ints({0, 1})}}),
         ErrorCode::kCorrupt, "overlaps itself");

@@ -155,7 +155,8 @@ Result<Dims> PtObjects::dims(ObjectId id, std::string_view what) const {
 Result<DType> PtObjects::dtype(ObjectId id) const {
   const GlobalMeaning named = meaning(id);
   if (named.role == GlobalRole::kUnsupportedDType)
-    return error(ErrorCode::kUnsupported, "a tensor of a quantized type", id).found(full_name(id));
+    return error(ErrorCode::kUnsupported, "an element type that is not supported", id)
+        .found(full_name(id));
   if (named.role != GlobalRole::kDType) return unexpected("a dtype", "a torch.dtype", id);
   return *named.dtype;
 }

@@ -71,7 +71,7 @@ class PtObjects {
   Result<std::vector<std::int64_t>> integers(ObjectId id, std::string_view what) const;
   /// At most Dims::kMaxDims integers.
   Result<Dims> dims(ObjectId id, std::string_view what) const;
-  /// @error kUnsupported a quantized type
+  /// @error kUnsupported a quantized or sub-byte type
   Result<DType> dtype(ObjectId id) const;
 
   /// Attributes of an instance: its state is a dict of names, or a pair of two such dicts or None

@@ -216,11 +216,11 @@ TEST(ReadPt, ShardedTensors) {
             "float32[1, 2]/[2, 1]+0 of file+8; [0, 0]+[2, 2]@rank15; [2, 0]+[2, 2]@rank16; "
             "[4, 0]+[1, 2]@rank17; [6, 0]+[0, 2]@rank18)}")
       << "the empty shard lies beyond the end";
-  // Outer shard at row 4 (rank 17), inner shards of rows 0-1 (rank 17) and 2-3 (rank 18).
+  // Rows 68-71 by tensor parallelism, of which FSDP's second rank holds the last two.
   const auto nested = read(golden("sharded_nested.pt"));
   ASSERT_THAT(nested, IsOk());
   EXPECT_EQ(placeless(nested->root),
-            "{'nested': ShardedTensor(float32[8, 3]; local [4, 0]+[2, 3]@rank17 "
+            "{'nested': ShardedTensor(float32[96, 3]; local [70, 0]+[2, 3]@rank1 "
             "float32[2, 3]/[3, 1]+0 of file+24)}");
 }
 

@@ -225,9 +225,11 @@ Result<ShardedTensor> read_sharded_tensor(
     SHARDKIT_ASSIGN(const ObjectId data, required(objects, attributes, "tensor", shard));
     SHARDKIT_ASSIGN(const ObjectId where, required(objects, attributes, "metadata", shard));
     SHARDKIT_ASSIGN(ShardMetadata read, read_shard_metadata(objects, where, tensor.shape));
-    const bool is_listed = std::any_of(
-        tensor.shards.begin(), tensor.shards.end(),
-        [&read](const ShardMetadata& s) { return s.box == read.box && s.rank == read.rank; });
+    // Only the boxes count: FSDP1 over tensor parallelism lists its shards under other ranks
+    // (torch 2.13, tensor/parallel/fsdp.py, _create_sharded_tensor_md_from_dt).
+    const bool is_listed =
+        std::any_of(tensor.shards.begin(), tensor.shards.end(),
+                    [&read](const ShardMetadata& other) { return other.box == read.box; });
     if (!is_listed)
       return objects.error(ErrorCode::kCorrupt, "a local shard that the metadata does not list",
                            where);

@@ -12,9 +12,10 @@ namespace shardkit {
 /// Reads what ShardedTensor.__getstate__ writes (torch/distributed/_shard/sharded_tensor/api.py):
 /// the local shards, the metadata, and things that are not needed to know what the bytes are.
 ///
-/// A local shard may itself be a ShardedTensor (FSDP1 over tensor parallelism, up to PyTorch 2.1):
-/// its shards become those of the outer one, their offsets added. The file then knows the other
-/// ranks' shards only in part, and `shards` is left empty.
+/// A local shard may itself be a ShardedTensor (FSDP1 without a mesh, over tensor parallelism:
+/// torch/distributed/tensor/parallel/fsdp.py, _chunk_tensor): its shards become those of the outer
+/// one, their offsets added. The file then knows the other ranks' shards only in part, and `shards`
+/// is left empty.
 ///
 /// Checked: shards lie inside the tensor and do not overlap (those without elements may lie
 /// anywhere: ChunkShardingSpec puts them beyond the end), each local one is listed, and its

@@ -55,7 +55,8 @@ Result<TensorReader::TypedStorage> TensorReader::storage_of(ObjectId id) {
   if (type.role == GlobalRole::kTypedStorage) {
     made.dtype = *type.dtype;
   } else if (type.role == GlobalRole::kUnsupportedDType) {
-    return objects_.error(ErrorCode::kUnsupported, "a storage of a quantized type", parts[1])
+    return objects_.error(ErrorCode::kUnsupported, "an element type that is not supported",
+                          parts[1])
         .found(objects_.full_name(parts[1]));
   } else if (type.role != GlobalRole::kUntypedStorage) {
     return objects_.unexpected("a storage's class", "a class of torch's storages", parts[1]);

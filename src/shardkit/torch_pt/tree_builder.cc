@@ -214,9 +214,9 @@ Result<Value> TreeBuilder::wrapper(GlobalRole type, std::span<const ObjectId> ar
 Result<Value> TreeBuilder::dict_call(const PtCall& call, ObjectId id) {
   const pickle::Graph& graph = objects_.graph();
   Dict dict;
+  if (call.args.size() > 1)
+    return objects_.unexpected("a dict's arguments", "at most one", id);
   if (call.role == GlobalRole::kDict && !call.args.empty()) {
-    if (call.args.size() > 1)
-      return objects_.unexpected("a dict's arguments", "one dict or list of pairs", id);
     if (graph.kind(call.args[0]) == Kind::kDict) {
       SHARDKIT_TRY(add_pairs(graph.items(call.args[0]), dict));
     } else {

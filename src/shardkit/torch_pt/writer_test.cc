@@ -100,8 +100,8 @@ TEST(WritePt, Holes) {
   const auto storage = std::make_shared<const Storage>(MemoryBlock{}, kElements * 4);
   auto mesh = std::make_shared<const DeviceMesh>(DeviceMesh::make("cpu", {2}, {0, 1}).value());
   auto spec = std::make_shared<const Sharding>(Sharding{mesh, {Shard{0}}, {2 * kElements}, {}});
-  const Value tree = dict({{std::string("w"), DTensor{{DType::kFloat32, {kElements}, {1}, 0, storage},
-                                                      spec}}});
+  const Tensor local{DType::kFloat32, {kElements}, {1}, 0, storage};
+  const Value tree = dict({{std::string("w"), DTensor{local, spec}}});
   auto file = posix_file_system().create(dir / "huge.pt").value();
   ASSERT_THAT(write_pt(*file, tree, {.holes = true}), IsOk());
   ASSERT_THAT(file->close(), IsOk());

@@ -8,7 +8,6 @@ ShardedTensors can be saved without starting them all. What PyTorch itself says 
 golden/expected.txt, one line each, in the notation of the test that reads them. Needs torch 2.13.
 """
 import collections
-import copy
 import datetime
 import decimal
 import io
@@ -19,15 +18,15 @@ import uuid
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.distributed._shard.metadata import ShardMetadata
 from torch.distributed._shard.sharded_tensor import Shard as LocalShard
-from torch.distributed._shard.sharded_tensor import ShardedTensor, ShardedTensorMetadata
+from torch.distributed._shard.sharded_tensor import ShardedTensor
 from torch.distributed._shard.sharded_tensor import TensorProperties
 from torch.distributed._shard.sharding_spec import ChunkShardingSpec
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.remote_device import _remote_device
+import torch.distributed.fsdp   # before what it imports in a circle
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
-from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrderEntry, TensorMeta
+from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrderEntry
+from torch.distributed.tensor.parallel.fsdp import _chunk_tensor
 from torch.distributed.tensor.placement_types import _MaskPartial, _StridedShard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -99,22 +98,13 @@ def sharded(out):
     for m in chunked.shards_metadata:
         say("sharded.pt", "chunked", "%s+%s@rank%d" % (m.shard_offsets, m.shard_sizes, m.placement.rank()))
 
-    inner_md = ShardedTensorMetadata(
-        [ShardMetadata([0, 0], [2, 3], _remote_device("rank:17/cpu")),
-         ShardMetadata([2, 0], [2, 3], _remote_device("rank:18/cpu"))],
-        torch.Size([4, 3]), TensorProperties(dtype=torch.float32))
-    inner = ShardedTensor._init_from_local_shards_and_global_metadata(
-        [LocalShard(torch.arange(6.).view(2, 3), inner_md.shards_metadata[0])], inner_md, process_group=group)
-    outer_md = ShardedTensorMetadata(
-        [ShardMetadata([0, 0], [4, 3], _remote_device("rank:15/cpu")),
-         ShardMetadata([4, 0], [4, 3], _remote_device("rank:17/cpu"))],
-        torch.Size([8, 3]), TensorProperties(dtype=torch.float32))
-    outer = ShardedTensor._init_from_local_shards_and_global_metadata(
-        [LocalShard(torch.zeros(4, 3), outer_md.shards_metadata[1])], outer_md, process_group=group)
-    shard = copy.copy(outer.local_shards()[0])
-    shard.tensor = inner
-    outer._local_shards = [shard]
-    torch.save({"nested": outer}, out / "sharded_nested.pt")
+    # FSDP1 over tensor parallelism: what torch.distributed.tensor.parallel.fsdp makes of a DTensor
+    # (rows 68-71 of 96 are this rank's) when FSDP rank 1 of 2 chunks it: rows 70 and 71. It takes
+    # ranks of the group for ranks of the world, so that the group must be the world.
+    rows = DTensor.from_local(torch.arange(12.).view(4, 3), DeviceMesh("cpu", torch.arange(WORLD)),
+                              [Shard(0)], run_check=False)
+    torch.accelerator.device_count = lambda: 1
+    torch.save({"nested": _chunk_tensor(rows, 1, 2, 1, dist.new_group([15, 17]))}, out / "sharded_nested.pt")
 
 
 def objects(out):
