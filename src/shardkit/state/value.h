@@ -37,7 +37,7 @@ struct ShardedTensor {
   DType dtype = DType::kFloat32;
   Dims shape;
   std::vector<LocalShard> local_shards;
-  std::vector<ShardMetadata> shards;  ///< of all ranks
+  std::vector<ShardMetadata> shards;  ///< of all ranks; empty where the file does not say
 };
 
 struct None {
