@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shardkit/base/result.h"
@@ -50,6 +51,13 @@ class WritableFile {
   virtual Status close() = 0;
 };
 
+/// A name that one process holds at a time. Freed when it is destroyed, and by the system when the
+/// process dies; the file is then removed, or left for the next holder.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
 enum class FileKind { kRegular, kDirectory, kOther };
 
 struct FileInfo {
@@ -62,6 +70,7 @@ struct FileInfo {
 struct DirectoryEntry {
   std::string name;  ///< without the folder
   FileInfo info;     ///< of what a link points to; a dangling link is kOther
+  bool is_link = false;
 };
 
 /// The disk. Implementations are safe to use from many threads.
@@ -75,6 +84,13 @@ class FileSystem {
   virtual Result<std::unique_ptr<WritableFile>> create(const std::string& path) = 0;
   /// Follows links. @error kNotFound, kIo
   virtual Result<FileInfo> info(const std::string& path) = 0;
+  /// Opens a file that exists, to write ranges of it anew. @error kNotFound, kIo
+  virtual Result<std::unique_ptr<WritableFile>> open_to_write(const std::string& path) = 0;
+  /// Creates a file if need be and locks it without waiting; `holder` says, in a line, who has it.
+  /// Null where the file system has no locks.
+  /// @error kIo another process holds it (the message quotes its line), or it cannot be made
+  virtual Result<std::unique_ptr<FileLock>> lock(const std::string& path,
+                                                 std::string_view holder) = 0;
   /// What a folder holds, sorted by name. @error kNotFound, kIo
   virtual Result<std::vector<DirectoryEntry>> list(const std::string& path) = 0;
   /// The parent must exist and the path must not. @error kIo

@@ -15,6 +15,9 @@ TEST(Path, Text) {
   EXPECT_EQ(base_name("a/b/c"), "c");
   EXPECT_EQ(base_name("a/b/c/"), "c");
   EXPECT_EQ(base_name("c"), "c");
+  EXPECT_EQ(parent_path("a/b/c"), "a/b");
+  EXPECT_EQ(parent_path("/a"), "/");
+  EXPECT_EQ(parent_path("a"), "");
 }
 
 TEST(Path, WithinIsByWholeComponents) {

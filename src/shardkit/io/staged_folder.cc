@@ -1,130 +1,323 @@
+// The protocol of docs/publish.md; the numbers of its steps stand here in brackets.
 #include "shardkit/io/staged_folder.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <ctime>
+#include <utility>
+
+#include "shardkit/io/file_tree.h"
 #include "shardkit/io/path.h"
+#include "shardkit/io/published_files.h"
 
 namespace shardkit {
 namespace {
 
-std::string parent_of(const std::string& path) {
-  const auto slash = path.rfind('/');
-  return slash == 0 ? "/" : path.substr(0, slash);
+constexpr std::string_view kStageInside = ".shardkit-stage";
+constexpr std::string_view kLockInside = ".shardkit-lock";
+constexpr std::string_view kContent = "content";
+// Control files.
+constexpr std::string_view kIdentity = "identity";
+constexpr std::string_view kExchanging = "exchanging";
+constexpr std::string_view kPublishing = "publishing";
+constexpr std::uint64_t kControlLimit = 64 << 20;
+
+std::string beside(const std::string& target, std::string_view kind) {
+  return join_path(parent_path(target), fmt::format(".{}.shardkit-{}", base_name(target), kind));
 }
 
-Status make_directories(FileSystem& fs, const std::string& path) {
-  if (const auto info = fs.info(path); info.ok()) {
-    if (info->kind == FileKind::kDirectory) return {};
-    return Error(ErrorCode::kInvalidArgument, "a folder is needed, but a file stands there")
-        .in_file(path);
-  }
-  if (path != "/") SHARDKIT_TRY(make_directories(fs, parent_of(path)));
-  return fs.make_directory(path);
+std::string stage_beside(const std::string& target) { return beside(target, "stage"); }
+
+/// Names at the top of a target that are no content of it.
+const std::vector<std::string>& hidden_names() {
+  static const std::vector<std::string> names = {std::string(kStageInside),
+                                                 std::string(kLockInside), "lost+found"};
+  return names;
 }
 
-Status check_target(FileSystem& fs, const std::string& target, ExistingTarget existing) {
+std::string holder_line() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  std::array<char, 32> time{};
+  std::strftime(time.data(), time.size(), "%Y-%m-%d %H:%M:%S UTC", &utc);
+  return fmt::format("process {} on {} since {}", ::getpid(), host.data(), time.data());
+}
+
+Status check_is_folder(FileSystem& fs, const std::string& target, ExistingTarget existing) {
+  if (target == "/")
+    return Error(ErrorCode::kInvalidArgument, "the target cannot be the root folder");
   const auto info = fs.info(target);
   if (!info.ok())
     return info.error().code() == ErrorCode::kNotFound ? Status() : Status(info.error());
   if (info->kind != FileKind::kDirectory)
     return Error(ErrorCode::kInvalidArgument, "the target is a file, not a folder").in_file(target);
-  if (existing == ExistingTarget::kReplace) {
-    if (is_within(resolved_path("."), target))
-      return Error(ErrorCode::kInvalidArgument,
-                   "refusing to replace the current folder, or one that holds it")
-          .in_file(target);
-    return {};
-  }
-  SHARDKIT_ASSIGN(const auto entries, fs.list(target));
-  if (!entries.empty())
+  if (existing == ExistingTarget::kReplace && is_within(resolved_path("."), target))
     return Error(ErrorCode::kInvalidArgument,
-                 "the target folder is not empty; --overwrite replaces it whole")
-        .in_file(target)
-        .found(fmt::format("{} entries, '{}' among them", entries.size(), entries.front().name));
+                 "refusing to replace the current folder, or one that holds it")
+        .in_file(target);
   return {};
+}
+
+/// What the target holds; nothing if it is not there.
+Result<std::vector<std::string>> content_of(FileSystem& fs, const std::string& target) {
+  std::vector<std::string> names;
+  if (!fs.info(target).ok()) return names;
+  SHARDKIT_ASSIGN(const auto entries, fs.list(target));
+  const auto& hidden = hidden_names();
+  for (const DirectoryEntry& entry : entries)
+    if (std::find(hidden.begin(), hidden.end(), entry.name) == hidden.end())
+      names.push_back(entry.name);
+  return names;
+}
+
+Status check_is_free(FileSystem& fs, const std::string& target, ExistingTarget existing) {
+  if (existing == ExistingTarget::kReplace) return {};
+  SHARDKIT_ASSIGN(const auto names, content_of(fs, target));
+  if (names.empty()) return {};
+  return Error(ErrorCode::kInvalidArgument,
+               "the target folder is not empty; --overwrite replaces it whole")
+      .in_file(target)
+      .found(fmt::format("{} entries, '{}' among them", names.size(), names.front()));
+}
+
+bool may_not_write(const Error& error) {
+  const int number = error.system_number().value_or(0);
+  return number == EACCES || number == EPERM || number == EROFS;
+}
+
+/// Renames a file over another, also where the file system refuses that.
+Status rename_over(FileSystem& fs, const std::string& from, const std::string& to) {
+  if (fs.rename(from, to).ok()) return {};
+  SHARDKIT_TRY(fs.remove_all(to));
+  return fs.rename(from, to);
+}
+
+/// Renames a folder over an empty one, also where the file system refuses that.
+Status rename_over_empty(FileSystem& fs, const std::string& from, const std::string& to) {
+  Status renamed = fs.rename(from, to);
+  const auto entries = fs.list(to);
+  if (renamed.ok() || !entries.ok() || !entries->empty()) return renamed;
+  SHARDKIT_TRY(fs.remove_all(to));
+  return fs.rename(from, to);
 }
 
 }  // namespace
 
 Status StagedFolder::check(FileSystem& fs, const std::string& target, ExistingTarget existing) {
   const std::string resolved = resolved_path(target);
-  if (resolved == "/")
-    return Error(ErrorCode::kInvalidArgument, "the target cannot be the root folder");
-  return check_target(fs, resolved, existing);
+  SHARDKIT_TRY(check_is_folder(fs, resolved, existing));
+  // A publication that was cut short has filled the target; only create() can tell.
+  if (fs.info(join_path(resolved, kStageInside)).ok() || fs.info(stage_beside(resolved)).ok())
+    return {};
+  return check_is_free(fs, resolved, existing);
 }
 
 Result<StagedFolder> StagedFolder::create(FileSystem& fs, const std::string& target,
-                                          ExistingTarget existing, Durability durability) {
-  SHARDKIT_TRY(check(fs, target, existing));
-  const std::string resolved = resolved_path(target);
-  const std::string parent = parent_of(resolved);
-  SHARDKIT_TRY(make_directories(fs, parent));
-  const std::string stage =
-      join_path(parent, fmt::format(".{}.shardkit-{}", base_name(resolved), ::getpid()));
-  // A stage of this process id can only be left over from a process that was killed.
-  SHARDKIT_TRY(fs.remove_all(stage));
-  SHARDKIT_TRY(fs.make_directory(stage));
-  return StagedFolder(fs, resolved, stage, existing, durability);
+                                          StageOptions options) {
+  StagedFolder stage(fs, resolved_path(target), std::move(options));
+  SHARDKIT_TRY(check_is_folder(fs, stage.target_, stage.options_.existing));
+  SHARDKIT_TRY(stage.take_place());        // [1]
+  SHARDKIT_TRY(stage.take_up_or_make());   // [2]
+  // Later than the stage is looked at: a publication that was cut short has filled the target.
+  if (stage.found_ != Found::kPublishing)
+    SHARDKIT_TRY(check_is_free(fs, stage.target_, stage.options_.existing));
+  return stage;
+}
+
+Status StagedFolder::take_place() {
+  const std::string parent = parent_path(target_);
+  const auto info = fs_->info(target_);
+  if (!info.ok()) SHARDKIT_TRY(make_directories(*fs_, parent));
+  SHARDKIT_ASSIGN(const FileInfo above, fs_->info(parent));
+  inside_ = info.ok() && info->device != above.device;
+  if (!inside_) {
+    auto lock = fs_->lock(beside(target_, "lock"), holder_line());
+    if (lock.ok()) {
+      lock_ = *std::move(lock);
+      stage_ = stage_beside(target_);
+      return {};
+    }
+    if (!info.ok() || !may_not_write(lock.error())) return std::move(lock).error();
+    inside_ = true;
+  }
+  SHARDKIT_ASSIGN(lock_, fs_->lock(join_path(target_, kLockInside), holder_line()));
+  stage_ = join_path(target_, kStageInside);
+  return {};
+}
+
+Status StagedFolder::take_up_or_make() {
+  if (fs_->info(stage_).ok()) {
+    const auto identity = read_whole_file(*fs_, control_path(kIdentity), kControlLimit);
+    const bool same = identity.ok() && *identity == options_.identity &&
+                      !fs_->info(control_path(kExchanging)).ok();
+    if (same) {
+      const auto record = read_whole_file(*fs_, control_path(kPublishing), kControlLimit);
+      // A record that was cut short was never acted upon.
+      const bool publishing = record.ok() && PublishedFiles::from_text(*record).ok();
+      found_ = publishing ? Found::kPublishing : Found::kContent;
+      keep_stage_ = publishing;
+      return {};
+    }
+    SHARDKIT_TRY(discard_found());
+    found_ = Found::kDiscarded;
+  }
+  SHARDKIT_TRY(fs_->make_directory(stage_));
+  SHARDKIT_TRY(fs_->make_directory(join_path(stage_, kContent)));
+  return write_control(kIdentity, options_.identity);
+}
+
+Status StagedFolder::discard_found() {
+  const auto text = read_whole_file(*fs_, control_path(kPublishing), kControlLimit);
+  if (text.ok()) {
+    if (const auto record = PublishedFiles::from_text(*text); record.ok()) {
+      // Half a publication: what it moved into the target goes, the key file first.
+      for (auto file = record->fresh.rbegin(); file != record->fresh.rend(); ++file) {
+        if (fs_->info(content_path(*file)).ok()) continue;
+        const std::string moved = join_path(target_, *file);
+        SHARDKIT_TRY(fs_->remove_all(moved));
+        SHARDKIT_TRY(remove_empty_folders(*fs_, parent_path(moved), target_));
+      }
+    }
+  }
+  return fs_->remove_all(stage_);
 }
 
 StagedFolder::StagedFolder(StagedFolder&& other) noexcept
     : fs_(other.fs_),
       target_(std::move(other.target_)),
+      options_(std::move(other.options_)),
       stage_(std::exchange(other.stage_, {})),
-      existing_(other.existing_),
-      durability_(other.durability_) {}
+      inside_(other.inside_),
+      keep_stage_(other.keep_stage_),
+      found_(other.found_),
+      lock_(std::move(other.lock_)) {}
 
 StagedFolder::~StagedFolder() {
-  // Nobody is left to tell; what cannot be removed stays hidden beside the target.
-  if (!stage_.empty()) [[maybe_unused]] const Status ignored = fs_->remove_all(stage_);
+  // Nobody is left to tell; what cannot be removed stays hidden, and the next run removes it.
+  if (!stage_.empty() && !keep_stage_) [[maybe_unused]] const Status ignored = fs_->remove_all(stage_);
+}
+
+std::string StagedFolder::content_path(std::string_view relative) const {
+  return join_path(join_path(stage_, kContent), relative);
+}
+
+std::string StagedFolder::control_path(std::string_view name) const {
+  return join_path(stage_, name);
+}
+
+Status StagedFolder::write_control(std::string_view name, std::string_view text) {
+  const std::string path = control_path(name);
+  SHARDKIT_TRY(fs_->remove_all(path));
+  SHARDKIT_ASSIGN(const auto file, fs_->create(path));
+  SHARDKIT_TRY(file->write_at(0, std::as_bytes(std::span(text))));
+  SHARDKIT_TRY(finish_file(*file));
+  return durability() == Durability::kSynced ? fs_->sync_directory(stage_) : Status();
 }
 
 Result<std::unique_ptr<WritableFile>> StagedFolder::create_file(std::string_view relative) {
-  const std::string path = join_path(stage_, relative);
-  SHARDKIT_TRY(make_directories(*fs_, parent_of(path)));
+  const std::string path = content_path(relative);
+  SHARDKIT_TRY(make_directories(*fs_, parent_path(path)));
   return fs_->create(path);
 }
 
 Status StagedFolder::finish_file(WritableFile& file) const {
-  if (durability_ == Durability::kSynced) SHARDKIT_TRY(file.sync());
+  if (durability() == Durability::kSynced) SHARDKIT_TRY(file.sync());
   return file.close();
 }
 
+Status StagedFolder::keep_only(const std::vector<std::string>& files) {
+  if (!fs_->info(join_path(stage_, kContent)).ok()) return {};
+  SHARDKIT_ASSIGN(const auto present, list_files(*fs_, join_path(stage_, kContent)));
+  for (const std::string& file : present)
+    if (std::find(files.begin(), files.end(), file) == files.end())
+      SHARDKIT_TRY(fs_->remove_all(content_path(file)));
+  return {};
+}
+
 Status StagedFolder::publish() {
-  const bool synced = durability_ == Durability::kSynced;
-  if (synced) SHARDKIT_TRY(sync_folders(stage_));
-  // Looked at again: the target may have changed since the stage was made.
-  SHARDKIT_TRY(check_target(*fs_, target_, existing_));
-  const auto info = fs_->info(target_);
-  if (info.ok() && existing_ == ExistingTarget::kReplace) {
-    SHARDKIT_TRY(replace_target());
-  } else {
-    SHARDKIT_TRY(fs_->rename(stage_, target_));
+  const bool synced = durability() == Durability::kSynced;
+  const std::string content = join_path(stage_, kContent);
+  if (found_ != Found::kPublishing) {
+    if (synced) SHARDKIT_TRY(sync_folders(*fs_, content));  // [7]
+    // Looked at again: the target may have changed since the stage was made.
+    SHARDKIT_TRY(check_is_free(*fs_, target_, options_.existing));
   }
+  bool by_files = inside_ || found_ == Found::kPublishing;
+  if (!by_files) {
+    SHARDKIT_ASSIGN(const auto held, content_of(*fs_, target_));
+    if (held.empty()) {
+      SHARDKIT_TRY(rename_over_empty(*fs_, content, target_));
+    } else {
+      SHARDKIT_TRY(write_control(kExchanging, ""));
+      const Status exchanged = fs_->exchange(content, target_);
+      by_files = !exchanged.ok() && exchanged.error().code() == ErrorCode::kUnsupported;
+      if (by_files) SHARDKIT_TRY(fs_->remove_all(control_path(kExchanging)));
+      if (!exchanged.ok() && !by_files) return exchanged;
+    }
+  }
+  if (by_files) SHARDKIT_TRY(publish_by_files());
+  // The model is there. What is left of the stage is nobody's loss.
+  if (fs_->remove_all(stage_).ok()) keep_stage_ = false;
   stage_.clear();
-  return synced ? fs_->sync_directory(parent_of(target_)) : Status();
+  const Status durable =
+      synced ? fs_->sync_directory(by_files ? target_ : parent_path(target_)) : Status();
+  lock_.reset();  // [9]
+  return durable;
 }
 
-Status StagedFolder::replace_target() {
-  const Status exchanged = fs_->exchange(stage_, target_);
-  if (exchanged.ok()) return fs_->remove_all(stage_);
-  if (exchanged.error().code() != ErrorCode::kUnsupported) return exchanged;
-  const std::string aside = stage_ + ".old";
-  SHARDKIT_TRY(fs_->rename(target_, aside));
-  if (Status renamed = fs_->rename(stage_, target_); !renamed.ok()) {
-    SHARDKIT_TRY(fs_->rename(aside, target_));
-    return renamed;
+Status StagedFolder::publish_by_files() {
+  const bool synced = durability() == Durability::kSynced;
+  PublishedFiles files;
+  if (found_ == Found::kPublishing) {
+    SHARDKIT_ASSIGN(const std::string text,
+                    read_whole_file(*fs_, control_path(kPublishing), kControlLimit));
+    SHARDKIT_ASSIGN(files, PublishedFiles::from_text(text));
+  } else {
+    SHARDKIT_ASSIGN(files.fresh, list_files(*fs_, join_path(stage_, kContent)));
+    for (const std::string& file : files.fresh)
+      if (file.find('\n') != std::string::npos)
+        return Error(ErrorCode::kUnsupported, "a file name with a line break").in_file(file);
+    const auto key = std::find(files.fresh.begin(), files.fresh.end(), options_.key_file);
+    if (key != files.fresh.end()) std::rotate(key, key + 1, files.fresh.end());
+    SHARDKIT_ASSIGN(const auto held, list_files(*fs_, target_, hidden_names()));
+    for (const std::string& file : held)
+      if (std::find(files.fresh.begin(), files.fresh.end(), file) == files.fresh.end())
+        files.stale.push_back(file);
+    SHARDKIT_TRY(write_control(kPublishing, files.to_text()));  // [B1]
+    keep_stage_ = true;
   }
-  return fs_->remove_all(aside);
-}
-
-Status StagedFolder::sync_folders(const std::string& folder) {
-  SHARDKIT_ASSIGN(const auto entries, fs_->list(folder));
-  for (const DirectoryEntry& entry : entries)
-    if (entry.info.kind == FileKind::kDirectory)
-      SHARDKIT_TRY(sync_folders(join_path(folder, entry.name)));
-  return fs_->sync_directory(folder);
+  for (const std::string& key : options_.old_key_files)  // [B2]
+    if (found_ != Found::kPublishing || fs_->info(content_path(options_.key_file)).ok())
+      SHARDKIT_TRY(fs_->remove_all(join_path(target_, key)));
+  if (synced) SHARDKIT_TRY(fs_->sync_directory(target_));
+  for (const std::string& file : files.fresh) {  // [B3]
+    if (file == files.fresh.back() || !fs_->info(content_path(file)).ok()) continue;
+    const std::string to = join_path(target_, file);
+    SHARDKIT_TRY(make_directories(*fs_, parent_path(to)));
+    SHARDKIT_TRY(rename_over(*fs_, content_path(file), to));
+  }
+  for (const std::string& file : files.stale) {  // [B4]
+    const std::string path = join_path(target_, file);
+    SHARDKIT_TRY(fs_->remove_all(path));
+    SHARDKIT_TRY(remove_empty_folders(*fs_, parent_path(path), target_));
+  }
+  if (synced) {  // [B5]
+    for (const std::string& file : files.fresh)
+      if (const std::string folder = parent_path(file); !folder.empty())
+        SHARDKIT_TRY(fs_->sync_directory(join_path(target_, folder)));
+    SHARDKIT_TRY(fs_->sync_directory(target_));
+  }
+  const std::string& key = files.fresh.back();
+  if (fs_->info(content_path(key)).ok())
+    SHARDKIT_TRY(rename_over(*fs_, content_path(key), join_path(target_, key)));
+  return synced ? fs_->sync_directory(target_) : Status();
 }
 
 }  // namespace shardkit

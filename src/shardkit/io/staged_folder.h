@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "shardkit/base/result.h"
 #include "shardkit/io/file_system.h"
@@ -22,61 +24,92 @@ enum class Durability {
   kUnsynced,  ///< left to the system: faster, for scratch disks
 };
 
-/// Files are written into a hidden folder beside the target; publish() makes them durable and
-/// renames that folder to the target in one step. Destroying an unpublished stage removes it.
+struct StageOptions {
+  ExistingTarget existing = ExistingTarget::kRefuse;
+  Durability durability = Durability::kSynced;
+  /// Names the work: a stage that a killed process left is taken up again by the same identity
+  /// alone. One line.
+  std::string identity;
+  /// The file without which no loader takes the folder for whole; published last.
+  std::string key_file;
+  /// Files that end with these names are of earlier content, and removed first.
+  std::vector<std::string> old_key_files;
+};
+
+/// Files are written into a hidden folder; publish() makes them durable and lets them appear under
+/// the target's name. docs/publish.md is the protocol: what is locked, what a killed process
+/// leaves, and how that is taken up.
 ///
-/// With kReplace the two folders are exchanged in one step and the old one is then removed; where
-/// the file system has no exchange, the old one is renamed aside first and put back on failure.
+/// Destroying an unpublished stage removes it and frees the target. For one thread, but for
+/// create_file() and reopen_file().
 class StagedFolder {
  public:
+  /// How the last process that had this stage left it.
+  enum class Found {
+    kNothing,
+    kDiscarded,   ///< the stage of another command; removed
+    kContent,     ///< of the same command, unfinished: files may be taken over
+    kPublishing,  ///< of the same command, whole: only publish() is left to do
+  };
+
+  /// Locks the target and makes a stage, or takes one up.
+  ///
   /// @param target  the folder to appear; its parent is made if need be
   /// @error kInvalidArgument the target is a file, is not empty (kRefuse), or is the current
-  ///        folder or holds it (kReplace); kIo
+  ///        folder or holds it (kReplace); kIo, also when another process has the lock
   static Result<StagedFolder> create(FileSystem& fs, const std::string& target,
-                                     ExistingTarget existing,
-                                     Durability durability = Durability::kSynced);
+                                     StageOptions options);
 
-  /// The errors that create() would return for the target itself; makes nothing.
+  /// The errors that create() would return for the target itself, but where a stage is there
+  /// already; makes nothing.
   static Status check(FileSystem& fs, const std::string& target, ExistingTarget existing);
 
   StagedFolder(StagedFolder&& other) noexcept;
   StagedFolder& operator=(StagedFolder&&) = delete;
   ~StagedFolder();
 
-  /// Where the files are written until publish().
-  const std::string& path() const { return stage_; }
+  Found found() const { return found_; }
+  /// Whether the file system could lock the target against other processes.
+  bool is_locked() const { return lock_ != nullptr; }
   /// The target, absolute and with links resolved.
   const std::string& target() const { return target_; }
+  Durability durability() const { return options_.durability; }
 
-  /// Creates a file, and the folders in `relative` that are not there yet. @error kIo
+  /// Where a file of the content lies until publish().
+  std::string content_path(std::string_view relative) const;
+  /// Where a file lies that is no content and goes with the stage.
+  std::string control_path(std::string_view name) const;
+
+  /// Creates a file of the content, and the folders that `relative` names. @error kIo
   Result<std::unique_ptr<WritableFile>> create_file(std::string_view relative);
-
   /// Ends a file of create_file(): syncs it, with kSynced, and closes it. @error kIo
   Status finish_file(WritableFile& file) const;
+  /// Removes all content but the files named: what a resumed run writes anew. @error kIo
+  Status keep_only(const std::vector<std::string>& files);
 
-  Durability durability() const { return durability_; }
-
-  /// Makes the folder appear as the target. REQUIRES: every file was finished.
-  /// @error kIo the target is as it was before
+  /// Lets the content appear as the target. REQUIRES: every file was finished.
+  /// @error kIo the target is as it was before, or, where it must be published file by file, no
+  ///        longer whole and without its key file; the stage then stays, for the next run
   Status publish();
 
  private:
-  StagedFolder(FileSystem& fs, std::string target, std::string stage, ExistingTarget existing,
-               Durability durability)
-      : fs_(&fs),
-        target_(std::move(target)),
-        stage_(std::move(stage)),
-        existing_(existing),
-        durability_(durability) {}
+  StagedFolder(FileSystem& fs, std::string target, StageOptions options)
+      : fs_(&fs), target_(std::move(target)), options_(std::move(options)) {}
 
-  Status sync_folders(const std::string& folder);
-  Status replace_target();
+  Status take_place();
+  Status take_up_or_make();
+  Status discard_found();
+  Status publish_by_files();
+  Status write_control(std::string_view name, std::string_view text);
 
   FileSystem* fs_;
   std::string target_;
-  std::string stage_;  // empty: published, or moved from
-  ExistingTarget existing_;
-  Durability durability_;
+  StageOptions options_;
+  std::string stage_;       // empty: published, or moved from
+  bool inside_ = false;     // protocol B: the stage lies in the target
+  bool keep_stage_ = false; // publishing file by file has begun: the stage is needed
+  Found found_ = Found::kNothing;
+  std::unique_ptr<FileLock> lock_;
 };
 
 }  // namespace shardkit

@@ -1,10 +1,14 @@
 #include "shardkit/io/staged_folder.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include <filesystem>
 #include <set>
 
+#include "shardkit/io/system_calls.h"
+#include "shardkit/testing/faulty_calls.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/temp_dir.h"
 
@@ -19,8 +23,27 @@ using testing::write_file;
 class StagedFolderTest : public ::testing::Test {
  protected:
   Result<StagedFolder> create(const std::string& target,
-                              ExistingTarget existing = ExistingTarget::kRefuse) {
-    return StagedFolder::create(posix_file_system(), target, existing);
+                              ExistingTarget existing = ExistingTarget::kRefuse,
+                              std::string identity = "the command") {
+    StageOptions options;
+    options.existing = existing;
+    options.identity = std::move(identity);
+    options.key_file = "key";
+    options.old_key_files = {"key", "old_key"};
+    return StagedFolder::create(*fs_, target, options);
+  }
+
+  /// Runs `work` in a process that is then killed, so that no destructor runs.
+  template <class Work>
+  void killed(Work work) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      work();
+      ::kill(::getpid(), SIGKILL);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status));
   }
 
   void put(StagedFolder& stage, std::string_view name, std::string_view text) {
@@ -37,6 +60,8 @@ class StagedFolderTest : public ::testing::Test {
   }
 
   TempDir dir_;
+  testing::FaultyCalls calls_;
+  std::unique_ptr<FileSystem> fs_ = make_posix_file_system(calls_);
 };
 
 TEST_F(StagedFolderTest, NothingShowsUntilItIsPublished) {
@@ -57,8 +82,10 @@ TEST_F(StagedFolderTest, FilesAreSyncedOnlyWhereTheStageIs) {
     Status close() override { return ++closes, Status(); }
   };
   for (const Durability durability : {Durability::kSynced, Durability::kUnsynced}) {
-    auto stage = StagedFolder::create(posix_file_system(), dir_ / "out", ExistingTarget::kReplace,
-                                      durability).value();
+    StageOptions options;
+    options.existing = ExistingTarget::kReplace;
+    options.durability = durability;
+    auto stage = StagedFolder::create(*fs_, dir_ / "out", options).value();
     CountingFile file;
     ASSERT_THAT(stage.finish_file(file), IsOk());
     EXPECT_EQ(file.syncs, durability == Durability::kSynced ? 1 : 0);
@@ -73,7 +100,7 @@ TEST_F(StagedFolderTest, AnUnpublishedStageLeavesNothing) {
   {
     auto stage = create(dir_ / "out").value();
     put(stage, "f", "x");
-    EXPECT_EQ(names().size(), 1u);
+    EXPECT_EQ(names(), (std::set<std::string>{".out.shardkit-lock", ".out.shardkit-stage"}));
   }
   EXPECT_EQ(names(), std::set<std::string>{});
 }
@@ -127,6 +154,148 @@ TEST_F(StagedFolderTest, ALinkedTargetIsReplacedWhereItPoints) {
   EXPECT_EQ(testing::read_file(dir_ / "real/f"), "x");
   EXPECT_TRUE(std::filesystem::is_symlink(dir_ / "link"));
 }
+
+TEST_F(StagedFolderTest, OfTwoOneIsToldWhoHoldsTheTarget) {
+  const auto first = create(dir_ / "out");
+  ASSERT_THAT(first, IsOk());
+  EXPECT_THAT(create(dir_ / "out"),
+              Fails(ErrorCode::kIo, "another merge is writing this target: found process " +
+                                        std::to_string(::getpid())));
+}
+
+TEST_F(StagedFolderTest, WithoutLocksTheStageSaysSo) {
+  struct NoLocks : SystemCalls {
+    int flock(int, int) override { return errno = ENOLCK, -1; }
+  } calls;
+  fs_ = make_posix_file_system(calls);
+  {
+    auto stage = create(dir_ / "out").value();
+    EXPECT_FALSE(stage.is_locked());
+  }
+  EXPECT_EQ(names(), std::set<std::string>{});
+}
+
+TEST_F(StagedFolderTest, TheSameCommandTakesUpWhatAKilledOneLeft) {
+  killed([this] {
+    auto stage = create(dir_ / "out").value();
+    put(stage, "weights", "half");
+    put(stage, "sidecar", "x");
+    new StagedFolder(std::move(stage));
+  });
+  EXPECT_EQ(names(), (std::set<std::string>{".out.shardkit-lock", ".out.shardkit-stage"}));
+  auto stage = create(dir_ / "out").value();
+  EXPECT_EQ(stage.found(), StagedFolder::Found::kContent);
+  EXPECT_EQ(testing::read_file(stage.content_path("weights")), "half");
+  ASSERT_THAT(stage.keep_only({"weights"}), IsOk());
+  put(stage, "sidecar", "y");
+  ASSERT_THAT(stage.publish(), IsOk());
+  EXPECT_EQ(testing::read_file(dir_ / "out/sidecar"), "y");
+}
+
+TEST_F(StagedFolderTest, AnotherCommandDiscardsIt) {
+  killed([this] { new StagedFolder(create(dir_ / "out").value()); });
+  {
+    auto stage = create(dir_ / "out", ExistingTarget::kRefuse, "another").value();
+    EXPECT_EQ(stage.found(), StagedFolder::Found::kDiscarded);
+  }
+  EXPECT_EQ(names(), std::set<std::string>{});
+}
+
+/// The target is a mount point, cannot have neighbours, or the disk cannot exchange names.
+class PublishByFilesTest : public StagedFolderTest,
+                           public ::testing::WithParamInterface<std::string> {
+ protected:
+  PublishByFilesTest() {
+    write_file(dir_ / "out/key", "old");
+    write_file(dir_ / "out/old_key", "old");
+    write_file(dir_ / "out/sub/stale", "old");
+    write_file(dir_ / "elsewhere/kept", "kept");
+    std::filesystem::create_directory_symlink("../elsewhere", dir_ / "out/link");
+    if (GetParam() == "mount") calls_.mount_point = dir_ / "out";
+    if (GetParam() == "read_only") calls_.read_only = dir_.path();
+    if (GetParam() == "no_exchange") calls_.has_exchange = false;
+  }
+
+  void fill(StagedFolder& stage) {
+    put(stage, "key", "new");
+    put(stage, "a", "new");
+    put(stage, "deep/er/b", "new");
+  }
+
+  std::set<std::string> target_files() const {
+    std::set<std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(dir_ / "out"))
+      if (!entry.is_directory())
+        files.insert(std::filesystem::relative(entry.path(), dir_ / "out").string());
+    return files;
+  }
+
+  void expect_new_content() {
+    EXPECT_EQ(target_files(), (std::set<std::string>{"a", "deep/er/b", "key"}));
+    EXPECT_EQ(testing::read_file(dir_ / "out/key"), "new");
+    EXPECT_FALSE(std::filesystem::exists(dir_ / "out/sub"));
+    EXPECT_TRUE(std::filesystem::exists(dir_ / "elsewhere/kept")) << "links are not followed";
+    EXPECT_EQ(names(), (std::set<std::string>{"elsewhere", "out"}));
+  }
+};
+
+TEST_P(PublishByFilesTest, TheOldContentIsReplaced) {
+  {
+    auto stage = create(dir_ / "out", ExistingTarget::kReplace).value();
+    fill(stage);
+    ASSERT_THAT(stage.publish(), IsOk());
+  }
+  expect_new_content();
+}
+
+TEST_P(PublishByFilesTest, AKilledPublicationIsEndedByTheSameCommand) {
+  for (int k = 1; k <= 3; ++k) {
+    killed([this, k] {
+      testing::FaultyCalls faulty({testing::CallKind::kRename, k, testing::FaultAction::kKill});
+      faulty.mount_point = calls_.mount_point;
+      faulty.read_only = calls_.read_only;
+      faulty.has_exchange = calls_.has_exchange;
+      fs_ = make_posix_file_system(faulty);
+      auto stage = create(dir_ / "out", ExistingTarget::kReplace).value();
+      if (stage.found() == StagedFolder::Found::kNothing) fill(stage);
+      stage.publish().value();
+    });
+    EXPECT_FALSE(std::filesystem::exists(dir_ / "out/key")) << "half new and loadable";
+    EXPECT_FALSE(std::filesystem::exists(dir_ / "out/old_key"));
+    {
+      auto stage = create(dir_ / "out", ExistingTarget::kReplace).value();
+      ASSERT_EQ(stage.found(), StagedFolder::Found::kPublishing);
+      ASSERT_THAT(stage.publish(), IsOk());
+    }
+    expect_new_content();
+  }
+}
+
+TEST_P(PublishByFilesTest, AKilledPublicationIsUndoneByAnotherCommand) {
+  killed([this] {
+    testing::FaultyCalls faulty({testing::CallKind::kRename, 3, testing::FaultAction::kKill});
+    faulty.mount_point = calls_.mount_point;
+    faulty.read_only = calls_.read_only;
+    faulty.has_exchange = calls_.has_exchange;
+    fs_ = make_posix_file_system(faulty);
+    auto stage = create(dir_ / "out", ExistingTarget::kReplace).value();
+    fill(stage);
+    stage.publish().value();
+  });
+  {
+    auto stage = create(dir_ / "out", ExistingTarget::kReplace, "another").value();
+    EXPECT_EQ(stage.found(), StagedFolder::Found::kDiscarded);
+    EXPECT_FALSE(std::filesystem::exists(dir_ / "out/a"));
+    EXPECT_FALSE(std::filesystem::exists(dir_ / "out/deep"));
+    fill(stage);
+    ASSERT_THAT(stage.publish(), IsOk());
+  }
+  expect_new_content();
+}
+
+INSTANTIATE_TEST_SUITE_P(Reasons, PublishByFilesTest,
+                         ::testing::Values("mount", "read_only", "no_exchange"),
+                         [](const auto& reason) { return reason.param; });
 
 }  // namespace
 }  // namespace shardkit

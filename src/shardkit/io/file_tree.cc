@@ -1,0 +1,65 @@
+#include "shardkit/io/file_tree.h"
+
+#include <algorithm>
+
+#include "shardkit/io/path.h"
+
+namespace shardkit {
+namespace {
+
+bool is_folder(const DirectoryEntry& entry) {
+  return entry.info.kind == FileKind::kDirectory && !entry.is_link;
+}
+
+Status append_files(FileSystem& fs, const std::string& folder, const std::string& prefix,
+                    const std::vector<std::string>& but, std::vector<std::string>& files) {
+  SHARDKIT_ASSIGN(const auto entries, fs.list(folder));
+  for (const DirectoryEntry& entry : entries) {
+    if (std::find(but.begin(), but.end(), entry.name) != but.end()) continue;
+    if (is_folder(entry)) {
+      SHARDKIT_TRY(append_files(fs, join_path(folder, entry.name), prefix + entry.name + "/", {},
+                                files));
+    } else {
+      files.push_back(prefix + entry.name);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status make_directories(FileSystem& fs, const std::string& path) {
+  if (const auto info = fs.info(path); info.ok()) {
+    if (info->kind == FileKind::kDirectory) return {};
+    return Error(ErrorCode::kInvalidArgument, "a folder is needed, but a file stands there")
+        .in_file(path);
+  }
+  if (path != "/") SHARDKIT_TRY(make_directories(fs, parent_path(path)));
+  return fs.make_directory(path);
+}
+
+Result<std::vector<std::string>> list_files(FileSystem& fs, const std::string& folder,
+                                            const std::vector<std::string>& but) {
+  std::vector<std::string> files;
+  SHARDKIT_TRY(append_files(fs, folder, "", but, files));
+  return files;
+}
+
+Status sync_folders(FileSystem& fs, const std::string& folder) {
+  SHARDKIT_ASSIGN(const auto entries, fs.list(folder));
+  for (const DirectoryEntry& entry : entries)
+    if (is_folder(entry)) SHARDKIT_TRY(sync_folders(fs, join_path(folder, entry.name)));
+  return fs.sync_directory(folder);
+}
+
+Status remove_empty_folders(FileSystem& fs, std::string folder, std::string_view top) {
+  while (folder != top && is_within(folder, top)) {
+    const auto entries = fs.list(folder);
+    if (!entries.ok() || !entries->empty()) return {};
+    SHARDKIT_TRY(fs.remove_all(folder));
+    folder = parent_path(folder);
+  }
+  return {};
+}
+
+}  // namespace shardkit
