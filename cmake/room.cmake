@@ -108,5 +108,6 @@ function(shardkit_collect_rooms target)
   # What the archive's objects call at link time; shardkitConfig.cmake.in and shardkit.pc.in find
   # the same for those who link an installed one.
   target_link_libraries(${target} PUBLIC tl::expected
-    PRIVATE fmt::fmt hwy::hwy PkgConfig::libdeflate Threads::Threads)
+    PRIVATE fmt::fmt hwy::hwy PkgConfig::libdeflate PkgConfig::libxxhash
+    Threads::Threads)
 endfunction()

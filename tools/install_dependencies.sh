@@ -26,6 +26,7 @@ libcli11-dev        CLI/CLI.hpp            the command line
 libfmt-dev          fmt/format.h           formatted messages
 libhwy-dev          hwy/highway.h          vectorised conversions
 libdeflate-dev      libdeflate.h           CRC-32 of zip records
+libxxhash-dev       xxhash.h               hashes of output blocks
 libgtest-dev        gtest/gtest.h          unit tests
 libgmock-dev        gmock/gmock.h          matchers in unit tests'
 

@@ -94,7 +94,8 @@ class MergeTest(program.ProgramTest):
     def test_folder_is_whole(self):
         self.merge(SAMPLE)
         self.assertEqual(sorted(os.listdir(self.out)),
-                         ["config.json", "generation_config.json", "model.safetensors"])
+                         ["config.json", "generation_config.json", "model.safetensors",
+                          "shardkit_manifest.json"])
         config = json.loads((self.out / "config.json").read_text())
         before = json.loads((SAMPLE / "huggingface" / "config.json").read_text())
         self.assertEqual(config, {**before, "torch_dtype": "bfloat16"})
@@ -113,8 +114,8 @@ class MergeTest(program.ProgramTest):
         self.assertEqual((self.out / "sub" / "code.py").read_bytes(), b"print('\xc3\xa9')\r\n")
         self.assertEqual((self.out / "tokenizer.json").read_bytes(), bytes(range(256)))
         self.assertEqual(sorted(os.listdir(self.out)),
-                         ["config.json", "generation_config.json", "model.safetensors", "sub",
-                          "tokenizer.json"])
+                         ["config.json", "generation_config.json", "model.safetensors",
+                          "shardkit_manifest.json", "sub", "tokenizer.json"])
         self.assert_is_sample(self.out)
 
     def test_another_config_folder(self):
@@ -131,7 +132,7 @@ class MergeTest(program.ProgramTest):
         shutil.rmtree(checkpoint / "huggingface")
         done = self.merge(checkpoint)
         self.assertIn("warning", done.stderr.lower())
-        self.assertEqual(os.listdir(self.out), ["model.safetensors"])
+        self.assertEqual(sorted(os.listdir(self.out)), ["model.safetensors", "shardkit_manifest.json"])
 
     def test_shards(self):
         self.merge(SAMPLE, "--dtype", "keep", "--max-shard-size", "20KB")

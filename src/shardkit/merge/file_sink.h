@@ -8,30 +8,46 @@
 
 #include "shardkit/base/result.h"
 #include "shardkit/io/staged_folder.h"
+#include "shardkit/merge/block_journal.h"
 #include "shardkit/plan/plan.h"
 #include "shardkit/transfer/transfer.h"
 
 namespace shardkit {
 
 /// Opens each file at its first block; finishes it after its last, so that few are open at
-/// once however many there are.
+/// once however many there are. Hashes every block and records it; takes over blocks of a stage
+/// that was taken up, where the journal's hash proves them.
 class FileSink final : public BlockSink {
  public:
-  /// Both outlive this.
-  FileSink(StagedFolder& stage, const Plan& plan);
+  /// All outlive this.
+  FileSink(FileSystem& fs, StagedFolder& stage, BlockJournal& journal, const Plan& plan);
 
+  Result<bool> has(std::size_t file, std::uint64_t offset, std::span<std::byte> scratch) override;
   Status write(std::size_t file, std::uint64_t offset, std::span<const std::byte> block) override;
+
+  /// For each file the hashes of its blocks. REQUIRES: the transfer is done.
+  const std::vector<std::vector<std::uint64_t>>& hashes() const { return hashes_; }
+  /// Blocks that were taken over.
+  std::uint64_t blocks_kept() const { return blocks_kept_; }
 
  private:
   struct Output {
     std::shared_ptr<WritableFile> file;
+    bool exists = false;  // in the stage already
     std::uint64_t blocks_left = 0;
   };
 
+  Result<std::shared_ptr<WritableFile>> opened(std::size_t file);
+  Status end_block(std::size_t file, std::uint64_t block, std::uint64_t hash);
+
+  FileSystem& fs_;
   StagedFolder& stage_;
+  BlockJournal& journal_;
   const Plan& plan_;
   std::mutex mutex_;
   std::vector<Output> outputs_;
+  std::vector<std::vector<std::uint64_t>> hashes_;
+  std::uint64_t blocks_kept_ = 0;
 };
 
 }  // namespace shardkit

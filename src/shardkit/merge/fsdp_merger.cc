@@ -8,11 +8,11 @@
 #include "shardkit/hf/config.h"
 #include "shardkit/hf/lora.h"
 #include "shardkit/io/path.h"
+#include "shardkit/merge/block_journal.h"
 #include "shardkit/merge/file_sink.h"
+#include "shardkit/merge/manifest.h"
 #include "shardkit/merge/merge_source.h"
-#include "shardkit/merge/output_plan.h"
-#include "shardkit/merge/plain_tensors.h"
-#include "shardkit/merge/tied_tensors.h"
+#include "shardkit/merge/small_file_writer.h"
 #include "shardkit/safetensors/sharded_index.h"
 
 namespace shardkit {
@@ -31,11 +31,16 @@ Status check_target_is_no_input(const MergeOptions& options, const MergeSource& 
   return {};
 }
 
+/// What the stage holds already needs no more room.
 Status check_free_space(FileSystem& fs, const StagedFolder& stage, const MergeSource& source,
                         const Plan& plan) {
-  std::uint64_t needed = plan.summary().write_bytes;
+  std::uint64_t needed = 0;
+  for (const PlannedFile& file : plan.files()) {
+    const auto staged = fs.info(stage.content_path(file.name));
+    needed += file.bytes - std::min(file.bytes, staged.ok() ? staged->bytes : 0);
+  }
   for (const hf::SidecarFile& file : source.sidecars) needed += file.bytes;
-  SHARDKIT_ASSIGN(const std::uint64_t free, fs.free_bytes(stage.path()));
+  SHARDKIT_ASSIGN(const std::uint64_t free, fs.free_bytes(stage.control_path("")));
   if (needed <= free) return {};
   return Error(ErrorCode::kIo, "not enough space for the model")
       .in_file(stage.target())
@@ -43,77 +48,67 @@ Status check_free_space(FileSystem& fs, const StagedFolder& stage, const MergeSo
       .found(fmt::format("{} bytes free", free));
 }
 
-Status write_text(StagedFolder& stage, std::string_view name, std::string_view text) {
-  SHARDKIT_ASSIGN(const auto file, stage.create_file(name));
-  SHARDKIT_TRY(file->write_at(0, std::as_bytes(std::span(text))));
-  return stage.finish_file(*file);
-}
-
-Status copy_file(FileSystem& fs, const std::string& from, StagedFolder& stage,
-                 std::string_view name) {
-  SHARDKIT_ASSIGN(const auto source, fs.open(from));
-  SHARDKIT_ASSIGN(const auto target, stage.create_file(name));
-  std::vector<std::byte> buffer(1 << 20);
-  for (std::uint64_t at = 0; at < source->size();) {
-    const auto bytes =
-        static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), source->size() - at));
-    const std::span part(buffer.data(), bytes);
-    SHARDKIT_TRY(source->read_at(at, part));
-    SHARDKIT_TRY(target->write_at(at, part));
-    at += bytes;
-  }
-  return stage.finish_file(*target);
-}
-
-/// config.json gets the dtype of the weights; everything else is copied as it is.
-Status write_sidecars(FileSystem& fs, const MergeSource& source, const OutputPlan& output,
-                      StagedFolder& stage, MergeReport& report) {
-  for (const hf::SidecarFile& file : source.sidecars) {
-    if (file.path == "config.json" && source.config && output.config_dtype) {
-      SHARDKIT_ASSIGN(const std::string text, hf::with_dtype(*source.config, *output.config_dtype));
-      SHARDKIT_TRY(write_text(stage, file.path, text));
-      report.config_dtype = output.config_dtype;
-    } else {
-      SHARDKIT_TRY(copy_file(fs, join_path(*source.hf_folder, file.path), stage, file.path));
-    }
-    report.sidecars.push_back(file.path);
-  }
-  if (output.index) {
-    SHARDKIT_TRY(write_text(stage, safetensors::kIndexFileName, *output.index));
-    report.sidecars.emplace_back(safetensors::kIndexFileName);
+/// Tensors are read long after their file was opened first: it must still be the same.
+Status check_inputs_unchanged(FileSystem& fs, const Catalog& catalog) {
+  for (const SourceFile& file : catalog.files) {
+    SHARDKIT_ASSIGN(const FileInfo now, fs.info(file.path));
+    if (now.bytes != file.bytes || now.modified_ns != file.modified_ns)
+      return Error(ErrorCode::kIo, "the file changed while it was merged")
+          .in_file(file.path)
+          .expected(fmt::format("{} bytes, as when it was opened", file.bytes))
+          .found(fmt::format("{} bytes", now.bytes));
   }
   return {};
 }
 
-/// Whether a decision may look at tensor bytes.
-enum class TensorBytes { kRead, kUnread };
+StageOptions stage_options(const MergeOptions& options, const MergeSource& source,
+                           const OutputDecision& decision) {
+  StageOptions stage;
+  stage.existing = options.existing;
+  stage.durability = options.durability;
+  stage.identity = merge_identity(source, decision);
+  stage.key_file = decision.output.index ? std::string(safetensors::kIndexFileName)
+                                         : decision.output.plan.files().front().name;
+  stage.old_key_files = {std::string(safetensors::kIndexFileName),
+                         safetensors::weight_file_name(0, 1)};
+  return stage;
+}
 
-/// Which tensors are left out because their config ties them to an equal one.
-Result<std::vector<bool>> drop_ties(FileSystem& fs, const MergeOptions& options,
-                                    const MergeSource& source, TensorBytes bytes,
-                                    MergeReport& report) {
-  const Catalog& catalog = *source.catalog;
-  std::vector<bool> dropped(catalog.tensors.size(), false);
-  std::vector<Tie> ties = find_ties(source);
-  if (bytes == TensorBytes::kRead) SHARDKIT_TRY(settle_ties(fs, catalog, ties));
-  for (const Tie& tie : ties) {
-    const std::string& canonical = catalog.tensors[tie.canonical].name;
-    const std::string& alias = catalog.tensors[tie.alias].name;
-    if (tie.state == TieState::kUnread)
-      report.notes.push_back(
-          fmt::format("'{}' is taken to equal '{}'; a merge compares them", alias, canonical));
-    if (tie.state == TieState::kDifferent) {
-      report.warnings.push_back(fmt::format(
-          "config.json ties '{}' to '{}', but they differ: both are kept; a loader that ties "
-          "them will lose one", alias, canonical));
-    } else if (options.keep_tied) {
-      report.notes.push_back(fmt::format("'{}' equals '{}' and is kept", alias, canonical));
+/// Streams the weights into the stage; what a killed run proved is kept.
+Result<std::vector<ManifestFile>> write_weights(FileSystem& fs, const MergeOptions& options,
+                                                const Plan& plan, StagedFolder& stage,
+                                                MergeReport& report) {
+  std::vector<std::string> names;
+  for (const PlannedFile& file : plan.files()) names.push_back(file.name);
+  SHARDKIT_TRY(stage.keep_only(names));
+  SHARDKIT_ASSIGN(BlockJournal journal, BlockJournal::open(fs, stage.control_path("blocks")));
+  FileSink sink(fs, stage, journal, plan);
+  SHARDKIT_TRY(transfer(plan, fs, sink, options.transfer));
+  SHARDKIT_TRY(journal.close());
+  report.blocks_kept = sink.blocks_kept();
+  std::vector<ManifestFile> files;
+  for (std::size_t f = 0; f < names.size(); ++f)
+    files.push_back({names[f], plan.files()[f].bytes, sink.hashes()[f]});
+  return files;
+}
+
+/// Writes everything but the weights. config.json gets the dtype of the weights; other sidecars are
+/// copied as they are.
+Status write_others(FileSystem& fs, const MergeSource& source, const OutputDecision& decision,
+                    StagedFolder& stage, std::vector<ManifestFile> files) {
+  SmallFileWriter writer(fs, stage, files);
+  for (const hf::SidecarFile& file : source.sidecars) {
+    if (file.path == "config.json" && source.config && decision.output.config_dtype) {
+      SHARDKIT_ASSIGN(const std::string text,
+                      hf::with_dtype(*source.config, *decision.output.config_dtype));
+      SHARDKIT_TRY(writer.write(file.path, text));
     } else {
-      dropped[tie.alias] = true;
-      report.dropped_ties.push_back(alias);
+      SHARDKIT_TRY(writer.copy(join_path(*source.hf_folder, file.path), file.path));
     }
   }
-  return dropped;
+  if (decision.output.index)
+    SHARDKIT_TRY(writer.write(safetensors::kIndexFileName, *decision.output.index));
+  return writer.write(kManifestName, manifest_text(source, decision, files));
 }
 
 void warn(const MergeSource& source, MergeReport& report) {
@@ -137,32 +132,27 @@ void warn(const MergeSource& source, MergeReport& report) {
         "match them", lora, tensors.size()));
 }
 
-/// Decides what is written, and proves it.
-Result<OutputPlan> decide(FileSystem& fs, const MergeOptions& options, const MergeSource& source,
-                          TensorBytes bytes, MergeReport& report) {
-  OutputOptions output_options;
-  output_options.max_shard_bytes = options.max_shard_bytes;
-  output_options.replicas = options.replicas;
-  SHARDKIT_ASSIGN(output_options.dtype,
-                  hf::resolve(options.dtype, source.config ? &*source.config : nullptr));
-  if (options.plain == PlainTensors::kAuto && bytes == TensorBytes::kRead)
-    SHARDKIT_TRY(check_concatenated(fs, source));
-  SHARDKIT_ASSIGN(const std::vector<bool> dropped, drop_ties(fs, options, source, bytes, report));
-  SHARDKIT_ASSIGN(OutputPlan output, plan_output(source, dropped, output_options));
-  report.summary = output.plan.summary();
-  for (const PlannedFile& file : output.plan.files())
-    report.weights.push_back({file.name, file.bytes});
-  return output;
-}
-
-MergeReport start_report(const MergeSource& source) {
+MergeReport make_report(const MergeSource& source, const OutputDecision& decision) {
   MergeReport report;
   report.checkpoint = source.checkpoint.path;
   report.world_size = source.checkpoint.world_size;
-  report.notes = source.checkpoint.notes;
+  report.summary = decision.output.plan.summary();
+  for (const PlannedFile& file : decision.output.plan.files())
+    report.weights.push_back({file.name, file.bytes});
+  for (const hf::SidecarFile& file : source.sidecars) {
+    report.sidecars.push_back(file.path);
+    if (file.path == "config.json" && source.config)
+      report.config_dtype = decision.output.config_dtype;
+  }
+  if (decision.output.index) report.sidecars.emplace_back(safetensors::kIndexFileName);
+  report.sidecars.emplace_back(kManifestName);
+  report.dropped_ties = decision.dropped_ties;
   for (const SkippedEntry& entry : source.catalog->skipped)
     report.skipped.push_back(fmt::format("{} ({})", entry.name, entry.kind));
+  report.notes = source.checkpoint.notes;
+  report.notes.insert(report.notes.end(), decision.notes.begin(), decision.notes.end());
   report.warnings = source.catalog->warnings;
+  report.warnings.insert(report.warnings.end(), decision.warnings.begin(), decision.warnings.end());
   warn(source, report);
   return report;
 }
@@ -172,48 +162,47 @@ Result<MergeSource> open_source(FileSystem& fs, const MergeOptions& options) {
   SHARDKIT_ASSIGN(MergeSource source,
                   open_merge_source(fs, std::move(checkpoint), options.hf_folder, options.plain));
   SHARDKIT_TRY(check_target_is_no_input(options, source));
+  SHARDKIT_TRY(StagedFolder::check(fs, options.target_dir, options.existing));
   return source;
+}
+
+void note_stage(const StagedFolder& stage, MergeReport& report) {
+  if (!stage.is_locked())
+    report.warnings.emplace_back(
+        "the target's file system has no locks: nothing keeps another merge from writing there");
+  if (stage.found() == StagedFolder::Found::kDiscarded)
+    report.notes.emplace_back("the unfinished stage of another command was discarded");
 }
 
 }  // namespace
 
 Result<MergeReport> merge_fsdp_checkpoint(FileSystem& fs, const MergeOptions& options) {
   SHARDKIT_ASSIGN(const MergeSource source, open_source(fs, options));
-  SHARDKIT_ASSIGN(StagedFolder stage,
-                  StagedFolder::create(fs, options.target_dir, options.existing,
-                                       options.durability));
-  MergeReport report = start_report(source);
+  SHARDKIT_ASSIGN(const OutputDecision decision,
+                  decide_output(fs, source, options, TensorBytes::kRead));
+  SHARDKIT_ASSIGN(StagedFolder stage, StagedFolder::create(fs, options.target_dir,
+                                                           stage_options(options, source, decision)));
+  MergeReport report = make_report(source, decision);
   report.target = stage.target();
-  SHARDKIT_ASSIGN(const OutputPlan output,
-                  decide(fs, options, source, TensorBytes::kRead, report));
-  SHARDKIT_TRY(check_free_space(fs, stage, source, output.plan));
-
-  FileSink sink(stage, output.plan);
-  SHARDKIT_TRY(transfer(output.plan, fs, sink, options.transfer));
-  SHARDKIT_TRY(write_sidecars(fs, source, output, stage, report));
+  note_stage(stage, report);
+  if (stage.found() != StagedFolder::Found::kPublishing) {
+    const Plan& plan = decision.output.plan;
+    SHARDKIT_TRY(check_free_space(fs, stage, source, plan));
+    SHARDKIT_ASSIGN(std::vector<ManifestFile> files,
+                    write_weights(fs, options, plan, stage, report));
+    SHARDKIT_TRY(write_others(fs, source, decision, stage, std::move(files)));
+    SHARDKIT_TRY(check_inputs_unchanged(fs, *source.catalog));
+  }
   SHARDKIT_TRY(stage.publish());
   return report;
 }
 
 Result<MergeReport> plan_fsdp_merge(FileSystem& fs, const MergeOptions& options) {
   SHARDKIT_ASSIGN(const MergeSource source, open_source(fs, options));
-  SHARDKIT_TRY(StagedFolder::check(fs, options.target_dir, options.existing));
-  MergeReport report = start_report(source);
+  SHARDKIT_ASSIGN(const OutputDecision decision,
+                  decide_output(fs, source, options, TensorBytes::kUnread));
+  MergeReport report = make_report(source, decision);
   report.target = resolved_path(options.target_dir);
-  SHARDKIT_ASSIGN(const OutputPlan output,
-                  decide(fs, options, source, TensorBytes::kUnread, report));
-  const auto& tensors = source.catalog->tensors;
-  const auto chunks = std::count_if(tensors.begin(), tensors.end(), [](const CatalogTensor& tensor) {
-    return tensor.concatenated;
-  });
-  if (chunks > 0 && options.plain == PlainTensors::kAuto)
-    report.notes.push_back(fmt::format(
-        "{} plain tensors are taken for chunks; a merge refuses ranks that are all equal", chunks));
-  for (const hf::SidecarFile& file : source.sidecars) {
-    report.sidecars.push_back(file.path);
-    if (file.path == "config.json" && source.config) report.config_dtype = output.config_dtype;
-  }
-  if (output.index) report.sidecars.emplace_back(safetensors::kIndexFileName);
   return report;
 }
 

@@ -8,24 +8,18 @@
 #include <vector>
 
 #include "shardkit/base/result.h"
-#include "shardkit/checkpoint/catalog_builder.h"
-#include "shardkit/hf/dtype_choice.h"
 #include "shardkit/io/file_system.h"
 #include "shardkit/io/staged_folder.h"
+#include "shardkit/merge/decide_output.h"
 #include "shardkit/plan/plan.h"
 #include "shardkit/transfer/transfer.h"
 
 namespace shardkit {
 
-struct MergeOptions {
+struct MergeOptions : OutputChoices {
   std::string local_dir;   ///< the checkpoint: see discover_checkpoint
   std::string target_dir;  ///< the folder to appear
   std::string hf_folder;   ///< empty: `huggingface/` beside the shards, if it is there
-  hf::DTypeChoice dtype;   ///< bfloat16 by default, as verl
-  std::uint64_t max_shard_bytes = 5'000'000'000;
-  ReplicaPolicy replicas = ReplicaPolicy::kCompare;
-  PlainTensors plain = PlainTensors::kAuto;
-  bool keep_tied = false;  ///< write a tied alias though it equals its canonical tensor
   ExistingTarget existing = ExistingTarget::kRefuse;
   Durability durability = Durability::kSynced;
   TransferOptions transfer;  ///< threads, memory, progress
@@ -41,9 +35,10 @@ struct MergeReport {
   std::int64_t world_size = 0;
   std::string target;                ///< absolute
   std::vector<OutputFile> weights;   ///< in the order of their names
-  std::vector<std::string> sidecars; ///< copied files, below the target; the index among them
+  std::vector<std::string> sidecars; ///< the other files, index and manifest among them
   std::optional<DType> config_dtype; ///< as written into config.json
   PlanSummary summary;
+  std::uint64_t blocks_kept = 0;     ///< taken over from a run that was killed
   std::vector<std::string> dropped_ties;   ///< aliases left out
   std::vector<std::string> skipped;        ///< entries that are no tensors
   std::vector<std::string> notes;          ///< what was decided on the way
@@ -52,7 +47,8 @@ struct MergeReport {
 
 /// Merges a checkpoint into a model folder that transformers loads, or leaves nothing behind.
 ///
-/// Opens and joins all ranks, proves the plan, then streams; see ARCHITECTURE.md for the steps.
+/// Opens and joins all ranks, proves the plan, then streams; see ARCHITECTURE.md for the steps. A
+/// run that was killed leaves a stage that the same call takes up; see docs/publish.md.
 ///
 /// @error of every step; nothing appears at the target then, and no input is ever touched
 Result<MergeReport> merge_fsdp_checkpoint(FileSystem& fs, const MergeOptions& options);

@@ -4,6 +4,7 @@
 
 #include "shardkit/checkpoint/open.h"
 #include "shardkit/io/path.h"
+#include "shardkit/merge/manifest.h"
 
 namespace shardkit {
 namespace {
@@ -20,6 +21,9 @@ Result<MergeSource> open_merge_source(FileSystem& fs, CheckpointFolder checkpoin
   source.hf_folder = hf_folder.empty() ? source.checkpoint.hf_folder : std::optional(hf_folder);
   if (source.hf_folder) {
     SHARDKIT_ASSIGN(source.sidecars, hf::list_sidecars(fs, *source.hf_folder));
+    // The manifest of an earlier merge speaks of other weights.
+    std::erase_if(source.sidecars,
+                  [](const hf::SidecarFile& file) { return file.path == kManifestName; });
     const bool has_config =
         std::any_of(source.sidecars.begin(), source.sidecars.end(),
                     [](const hf::SidecarFile& file) { return file.path == kConfigName; });

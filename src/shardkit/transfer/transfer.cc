@@ -146,8 +146,12 @@ void work(Shared& shared, std::size_t buffer_bytes) {
     const auto bytes =
         static_cast<std::size_t>(std::min<std::uint64_t>(kBlockBytes, file.bytes - offset));
     const std::span<std::byte> content(buffer.get(), bytes);
-    Status status = fill_block(shared.plan, file, offset, reader, content);
-    if (status.ok()) status = shared.sink.write(index, offset, content);
+    const auto kept = shared.sink.has(index, offset, content);
+    Status status = kept.ok() ? Status() : Status(kept.error());
+    if (status.ok() && !*kept) {
+      status = fill_block(shared.plan, file, offset, reader, content);
+      if (status.ok()) status = shared.sink.write(index, offset, content);
+    }
     if (!status.ok()) {
       shared.fail(block, std::move(status).error());
       break;

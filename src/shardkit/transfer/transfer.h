@@ -21,6 +21,14 @@ class BlockSink {
  public:
   virtual ~BlockSink() = default;
 
+  /// Asked before a block is made: whether the sink has it already, from a run that was killed.
+  /// For any thread.
+  /// @param scratch  memory of the block's size that the sink may use
+  virtual Result<bool> has(std::size_t /*file*/, std::uint64_t /*offset*/,
+                           std::span<std::byte> /*scratch*/) {
+    return false;
+  }
+
   /// Called from several threads at once, once for each block, in no fixed order.
   /// @param file    index into Plan::files()
   /// @param offset  bytes from the start of the file; a multiple of kBlockBytes

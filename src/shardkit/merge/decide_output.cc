@@ -1,0 +1,73 @@
+#include "shardkit/merge/decide_output.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "shardkit/merge/plain_tensors.h"
+#include "shardkit/merge/tied_tensors.h"
+
+namespace shardkit {
+namespace {
+
+/// What is decided before the plan.
+struct Decided {
+  std::vector<bool> dropped;  // for each tensor of the catalog
+  std::vector<std::string> dropped_ties;
+  std::vector<std::string> notes;
+  std::vector<std::string> warnings;
+};
+
+void decide_tie(const Catalog& catalog, const Tie& tie, bool keep_tied, Decided& decided) {
+  const std::string& canonical = catalog.tensors[tie.canonical].name;
+  const std::string& alias = catalog.tensors[tie.alias].name;
+  if (tie.state == TieState::kUnread)
+    decided.notes.push_back(
+        fmt::format("'{}' is taken to equal '{}'; a merge compares them", alias, canonical));
+  if (tie.state == TieState::kDifferent) {
+    decided.warnings.push_back(fmt::format(
+        "config.json ties '{}' to '{}', but they differ: both are kept; a loader that ties them "
+        "will lose one", alias, canonical));
+  } else if (keep_tied) {
+    decided.notes.push_back(fmt::format("'{}' equals '{}' and is kept", alias, canonical));
+  } else {
+    decided.dropped[tie.alias] = true;
+    decided.dropped_ties.push_back(alias);
+  }
+}
+
+std::size_t count_chunks(const Catalog& catalog) {
+  std::size_t count = 0;
+  for (const CatalogTensor& tensor : catalog.tensors) count += tensor.concatenated;
+  return count;
+}
+
+}  // namespace
+
+Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
+                                     OutputChoices choices, TensorBytes bytes) {
+  const Catalog& catalog = *source.catalog;
+  Decided decided;
+  SHARDKIT_ASSIGN(choices.dtype,
+                  hf::resolve(choices.dtype, source.config ? &*source.config : nullptr));
+  if (choices.plain == PlainTensors::kAuto && count_chunks(catalog) > 0) {
+    if (bytes == TensorBytes::kRead) {
+      SHARDKIT_TRY(check_concatenated(fs, source));
+    } else {
+      decided.notes.push_back(
+          fmt::format("{} plain tensors are taken for chunks; a merge refuses ranks that are all "
+                      "equal", count_chunks(catalog)));
+    }
+  }
+  decided.dropped.assign(catalog.tensors.size(), false);
+  std::vector<Tie> ties = find_ties(source);
+  if (bytes == TensorBytes::kRead) SHARDKIT_TRY(settle_ties(fs, catalog, ties));
+  for (const Tie& tie : ties) decide_tie(catalog, tie, choices.keep_tied, decided);
+  SHARDKIT_ASSIGN(OutputPlan output,
+                  plan_output(source, decided.dropped,
+                              {choices.dtype, choices.max_shard_bytes, choices.replicas}));
+  return OutputDecision{std::move(output), choices, std::move(decided.dropped_ties),
+                        std::move(decided.notes), std::move(decided.warnings)};
+}
+
+}  // namespace shardkit

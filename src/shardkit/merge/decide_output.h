@@ -1,0 +1,45 @@
+// What a merge writes: ties settled, plain tensors judged, dtypes chosen, files planned.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shardkit/base/result.h"
+#include "shardkit/checkpoint/catalog_builder.h"
+#include "shardkit/hf/dtype_choice.h"
+#include "shardkit/io/file_system.h"
+#include "shardkit/merge/merge_source.h"
+#include "shardkit/merge/output_plan.h"
+#include "shardkit/plan/plan.h"
+
+namespace shardkit {
+
+/// The choices that decide the bytes of the output, and nothing else.
+struct OutputChoices {
+  hf::DTypeChoice dtype;  ///< bfloat16 by default, as verl
+  std::uint64_t max_shard_bytes = 5'000'000'000;
+  ReplicaPolicy replicas = ReplicaPolicy::kCompare;
+  PlainTensors plain = PlainTensors::kAuto;
+  bool keep_tied = false;  ///< write a tied alias though it equals its canonical tensor
+};
+
+/// Whether a decision may look at tensor bytes.
+enum class TensorBytes {
+  kRead,
+  kUnread,  ///< what only the bytes can tell is assumed: tied tensors are equal, plain ones chunks
+};
+
+struct OutputDecision {
+  OutputPlan output;
+  OutputChoices choices;                  ///< with the dtype resolved: never kAuto
+  std::vector<std::string> dropped_ties;  ///< aliases left out
+  std::vector<std::string> notes;
+  std::vector<std::string> warnings;
+};
+
+/// Decides and proves it. @error as check_concatenated, settle_ties, hf::resolve and plan_output
+Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
+                                     OutputChoices choices, TensorBytes bytes);
+
+}  // namespace shardkit

@@ -1,0 +1,240 @@
+#include "shardkit/merge/manifest.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <span>
+#include <utility>
+
+#include "shardkit/base/version.h"
+#include "shardkit/io/path.h"
+#include "shardkit/json/parse.h"
+#include "shardkit/json/value.h"
+#include "shardkit/json/write.h"
+#include "shardkit/transfer/block_hash.h"
+#include "shardkit/transfer/transfer.h"
+
+namespace shardkit {
+namespace {
+
+constexpr std::size_t kManifestLimit = std::size_t{1} << 30;
+
+std::string_view replica_text(ReplicaPolicy policy) {
+  return policy == ReplicaPolicy::kFirst ? "first" : "compare";
+}
+
+std::string_view plain_text(PlainTensors plain) {
+  switch (plain) {
+    case PlainTensors::kAuto: return "auto";
+    case PlainTensors::kReplicate: return "replicate";
+    case PlainTensors::kConcat: return "concat";
+  }
+  return "auto";
+}
+
+json::Object options_object(const OutputChoices& choices) {
+  json::Object options;
+  const bool keep = choices.dtype.kind == hf::DTypeChoice::Kind::kKeep;
+  options.add("dtype", keep ? "keep" : torch_name(choices.dtype.dtype));
+  options.add("max_shard_bytes", choices.max_shard_bytes);
+  options.add("replicas", replica_text(choices.replicas));
+  options.add("plain_tensors", plain_text(choices.plain));
+  options.add("keep_tied", choices.keep_tied);
+  return options;
+}
+
+json::Object source_object(const SourceFile& file) {
+  json::Object object;
+  object.add("name", base_name(file.path));
+  object.add("bytes", file.bytes);
+  object.add("modified_ns", file.modified_ns);
+  object.add("directory_crc", fmt::format("{:08x}", file.directory_crc));
+  return object;
+}
+
+json::Object file_object(const ManifestFile& file) {
+  json::Array hashes;
+  for (const std::uint64_t hash : file.hashes) hashes.items.emplace_back(hash_text(hash));
+  json::Object object;
+  object.add("name", file.name);
+  object.add("bytes", file.bytes);
+  object.add("xxh3_64", std::move(hashes));
+  return object;
+}
+
+json::Object tensor_object(const CatalogTensor& tensor, const PlannedTensor& step,
+                           const std::string& file) {
+  json::Array shape;
+  for (const std::int64_t size : tensor.shape) shape.items.emplace_back(size);
+  json::Object object;
+  object.add("name", tensor.name);
+  object.add("file", file);
+  object.add("dtype", torch_name(step.dtype));
+  object.add("stored_dtype", torch_name(tensor.dtype));
+  object.add("shape", std::move(shape));
+  object.add("layout", describe_layout(tensor));
+  return object;
+}
+
+json::Array text_array(const std::vector<std::string>& texts) {
+  json::Array array;
+  for (const std::string& text : texts) array.items.emplace_back(text);
+  return array;
+}
+
+std::string compact(json::Value value) {
+  return json::write(value, json::WriteStyle::kCompact);
+}
+
+/// Appends members of the outermost object, one entry of a list a line, so that the text can be
+/// read and compared by people though no tree of it is ever held.
+class ManifestWriter {
+ public:
+  void member(std::string_view name, std::string value) {
+    text_ += fmt::format("{}\n  {}: {}", text_.empty() ? "{" : ",", compact(json::Value(name)),
+                         value);
+  }
+  void begin_list(std::string_view name) {
+    member(name, "[");
+    first_ = true;
+  }
+  void entry(json::Object object) {
+    text_ += fmt::format("{}\n    {}", first_ ? "" : ",", compact(json::Value(std::move(object))));
+    first_ = false;
+  }
+  void end_list() { text_ += first_ ? "]" : "\n  ]"; }
+  std::string finish() && { return std::move(text_) + "\n}\n"; }
+
+ private:
+  std::string text_;
+  bool first_ = true;
+};
+
+Error damaged(std::string what) { return {ErrorCode::kCorrupt, "no manifest: " + std::move(what)}; }
+
+Result<std::string> text_member(const json::Value& object, std::string_view key) {
+  const json::Value* value = object.find(key);
+  const auto* text = value != nullptr ? value->get_if<std::string>() : nullptr;
+  if (text == nullptr) return damaged(fmt::format("'{}' is missing or no string", key));
+  return *text;
+}
+
+Result<std::uint64_t> number_member(const json::Value& object, std::string_view key) {
+  const json::Value* value = object.find(key);
+  const auto number = value != nullptr ? value->as_uint64() : std::nullopt;
+  if (!number) return damaged(fmt::format("'{}' is missing or no number", key));
+  return *number;
+}
+
+Result<std::uint64_t> parse_hash(const json::Value& value) {
+  const auto* text = value.get_if<std::string>();
+  std::uint64_t hash = 0;
+  if (text == nullptr || text->size() != 16) return damaged("a hash is not 16 digits");
+  const auto [end, error] = std::from_chars(text->data(), text->data() + 16, hash, 16);
+  if (error != std::errc() || end != text->data() + 16) return damaged("a hash is not hexadecimal");
+  return hash;
+}
+
+Result<ManifestFile> parse_file(const json::Value& object) {
+  ManifestFile file;
+  SHARDKIT_ASSIGN(file.name, text_member(object, "name"));
+  SHARDKIT_ASSIGN(file.bytes, number_member(object, "bytes"));
+  // Names a file below the folder, and no other.
+  const std::string resolved = resolved_path(join_path("/x", file.name));
+  if (file.name.empty() || file.name.front() == '/' || !is_within(resolved, "/x"))
+    return Error(ErrorCode::kUnsafe, "a manifest names a file outside its folder").found(file.name);
+  const json::Value* hashes = object.find("xxh3_64");
+  const auto* list = hashes != nullptr ? hashes->get_if<json::Array>() : nullptr;
+  if (list == nullptr) return damaged("a file has no hashes");
+  for (const json::Value& item : list->items) {
+    SHARDKIT_ASSIGN(const std::uint64_t hash, parse_hash(item));
+    file.hashes.push_back(hash);
+  }
+  if (file.hashes.size() != file.bytes / kBlockBytes + (file.bytes % kBlockBytes != 0))
+    return damaged("a file's hashes do not fit its size");
+  return file;
+}
+
+Result<OutputChoices> parse_choices(const json::Value& options) {
+  OutputChoices choices;
+  SHARDKIT_ASSIGN(const std::string dtype, text_member(options, "dtype"));
+  SHARDKIT_ASSIGN(choices.dtype, hf::parse_dtype_choice(dtype));
+  SHARDKIT_ASSIGN(choices.max_shard_bytes, number_member(options, "max_shard_bytes"));
+  SHARDKIT_ASSIGN(const std::string replicas, text_member(options, "replicas"));
+  SHARDKIT_ASSIGN(const std::string plain, text_member(options, "plain_tensors"));
+  choices.replicas = replicas == "first" ? ReplicaPolicy::kFirst : ReplicaPolicy::kCompare;
+  for (const PlainTensors value : {PlainTensors::kReplicate, PlainTensors::kConcat})
+    if (plain == plain_text(value)) choices.plain = value;
+  const json::Value* keep = options.find("keep_tied");
+  if (const auto* flag = keep != nullptr ? keep->get_if<bool>() : nullptr) choices.keep_tied = *flag;
+  return choices;
+}
+
+}  // namespace
+
+std::string manifest_text(const MergeSource& source, const OutputDecision& decision,
+                          const std::vector<ManifestFile>& files) {
+  const Catalog& catalog = *source.catalog;
+  ManifestWriter writer;
+  writer.member("shardkit_version", compact(json::Value(version())));
+  writer.member("options", compact(options_object(decision.choices)));
+  writer.member("world_size", std::to_string(catalog.world_size));
+  writer.begin_list("sources");
+  for (const SourceFile& file : catalog.files) writer.entry(source_object(file));
+  writer.end_list();
+  writer.member("block_bytes", std::to_string(kBlockBytes));
+  writer.begin_list("files");
+  for (const ManifestFile& file : files) writer.entry(file_object(file));
+  writer.end_list();
+  writer.begin_list("tensors");
+  for (const PlannedFile& file : decision.output.plan.files())
+    for (const PlannedTensor& step : file.tensors)
+      writer.entry(tensor_object(catalog.tensors[step.tensor], step, file.name));
+  writer.end_list();
+  writer.member("dropped_ties", compact(text_array(decision.dropped_ties)));
+  return std::move(writer).finish();
+}
+
+Result<Manifest> parse_manifest(std::string_view text) {
+  SHARDKIT_ASSIGN(const json::Value root, json::parse(text, {.bytes = kManifestLimit}));
+  Manifest manifest;
+  SHARDKIT_ASSIGN(manifest.version, text_member(root, "shardkit_version"));
+  SHARDKIT_ASSIGN(const std::uint64_t block_bytes, number_member(root, "block_bytes"));
+  if (block_bytes != kBlockBytes)
+    return Error(ErrorCode::kUnsupported, "a manifest with another block size")
+        .expected(std::to_string(kBlockBytes))
+        .found(std::to_string(block_bytes));
+  const json::Value* options = root.find("options");
+  if (options == nullptr) return damaged("'options' is missing");
+  SHARDKIT_ASSIGN(manifest.choices, parse_choices(*options));
+  const json::Value* files = root.find("files");
+  const auto* list = files != nullptr ? files->get_if<json::Array>() : nullptr;
+  if (list == nullptr) return damaged("'files' is missing or no list");
+  for (const json::Value& item : list->items) {
+    SHARDKIT_ASSIGN(ManifestFile file, parse_file(item));
+    manifest.files.push_back(std::move(file));
+  }
+  return manifest;
+}
+
+std::string merge_identity(const MergeSource& source, const OutputDecision& decision) {
+  json::Array inputs;
+  for (const SourceFile& file : source.catalog->files) {
+    json::Object object = source_object(file);
+    object.add("path", resolved_path(file.path));
+    inputs.items.emplace_back(std::move(object));
+  }
+  json::Array heads;
+  for (const PlannedFile& file : decision.output.plan.files()) {
+    const std::uint64_t hash = block_hash(std::as_bytes(std::span(file.head)));
+    heads.items.emplace_back(fmt::format("{} {} {}", file.name, file.bytes, hash_text(hash)));
+  }
+  json::Object identity;
+  identity.add("shardkit_version", version());
+  identity.add("options", options_object(decision.choices));
+  identity.add("inputs", std::move(inputs));
+  identity.add("files", std::move(heads));
+  return compact(std::move(identity));
+}
+
+}  // namespace shardkit
