@@ -84,8 +84,8 @@ class FindPackage(InstalledTest):
 class PkgConfig(InstalledTest):
     def test_lists_a_file(self):
         (self.folder / "main.cc").write_bytes((HERE / "pkg_config" / "main.cc").read_bytes())
-        environment = dict(os.environ, CXX=CXX,
-                           PKG_CONFIG_PATH=str(self.prefix / "lib" / "pkgconfig"))
+        pc, = self.prefix.rglob("shardkit.pc")  # below lib or lib64
+        environment = dict(os.environ, CXX=CXX, PKG_CONFIG_PATH=str(pc.parent))
         for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
             environment.pop(name, None)
         run("make", "-f", HERE / "pkg_config" / "Makefile", cwd=self.folder, env=environment)
