@@ -46,7 +46,7 @@ install: build
 	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(abspath $(PREFIX))"
 
 # `make test` makes and tests one too.
-dist: build/build.ninja
+dist: build
 	cmake --build --preset dist -j $(JOBS)
 	tools/make_dist.sh build dist
 
