@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "shardkit/io/path.h"
 #include "shardkit/torch_pt/reader.h"
@@ -12,11 +14,42 @@ namespace shardkit {
 namespace {
 
 /// A rank's file, read, and as it was before it was read: a change meanwhile shows later.
-Result<std::pair<PtFile, SourceFile>> read_rank(FileSystem& fs, const std::string& path) {
+Result<std::pair<PtFile, SourceFile>> read_rank(FileSystem& fs, std::int64_t rank,
+                                                const std::string& path) {
   SHARDKIT_ASSIGN(const FileInfo info, fs.info(path));
   SHARDKIT_ASSIGN(PtFile file, read_pt(fs, path));
+  if (file.origin.rank && *file.origin.rank != rank)
+    return Error(ErrorCode::kIncomplete, "the file is another rank's")
+        .in_file(path)
+        .expected(fmt::format("rank {}, as its name says", rank))
+        .found(fmt::format("a file that rank {} wrote", *file.origin.rank));
   SourceFile source{path, info.bytes, info.modified_ns, file.directory_crc};
   return std::pair(std::move(file), std::move(source));
+}
+
+/// Whether several plain shards cut one dimension.
+bool cuts_a_dimension_twice(const Sharding& sharding) {
+  std::vector<std::int64_t> cut;
+  for (std::size_t d = 0; d < sharding.placements.size(); ++d) {
+    const auto* shard = std::get_if<Shard>(&sharding.placements[d]);
+    if (shard == nullptr || sharding.mesh->shape()[d] == 1) continue;
+    if (std::find(cut.begin(), cut.end(), shard->dim) != cut.end()) return true;
+    cut.push_back(shard->dim);
+  }
+  return false;
+}
+
+/// PyTorch 2.4's FSDP2 says of its rows under tensor parallelism what FSDP1 says truly of its own.
+Status check_row_order_is_known(const Catalog& catalog) {
+  for (const CatalogTensor& tensor : catalog.tensors)
+    if (tensor.sharding && cuts_a_dimension_twice(*tensor.sharding))
+      return Error(ErrorCode::kUnsupported,
+                   "written by PyTorch 2.4 or older, whose FSDP2 over tensor parallelism stores "
+                   "rows in another order than it says; load it there and save it again with "
+                   "PyTorch 2.5 or newer")
+          .of_tensor(tensor.name)
+          .found(describe_layout(tensor));
+  return {};
 }
 
 }  // namespace
@@ -25,11 +58,12 @@ Result<Catalog> open_checkpoint(FileSystem& fs, const CheckpointFolder& folder,
                                 PlainTensors plain) {
   CatalogBuilder builder(folder.world_size);
   std::vector<SourceFile> sources;
+  bool before_strided_shard = false;
   std::optional<Error> first_error;
   std::string others;
   for (std::int64_t rank = 0; rank < folder.world_size; ++rank) {
     const std::string& path = folder.rank_files[static_cast<std::size_t>(rank)];
-    auto file = read_rank(fs, path);
+    auto file = read_rank(fs, rank, path);
     if (!file.ok()) {
       if (first_error) {
         others += fmt::format("; also '{}': {}", base_name(path), file.error().what());
@@ -42,6 +76,7 @@ Result<Catalog> open_checkpoint(FileSystem& fs, const CheckpointFolder& folder,
     if (first_error) continue;
     SHARDKIT_TRY(builder.add(rank, path, file->first.root));
     sources.push_back(std::move(file->second));
+    before_strided_shard = before_strided_shard || file->first.origin.before_strided_shard;
   }
   if (first_error) {
     if (others.empty()) return *std::move(first_error);
@@ -49,6 +84,8 @@ Result<Catalog> open_checkpoint(FileSystem& fs, const CheckpointFolder& folder,
   }
   SHARDKIT_ASSIGN(Catalog catalog, std::move(builder).finish(plain));
   catalog.files = std::move(sources);
+  if (before_strided_shard && folder.fsdp_version != 1)
+    SHARDKIT_TRY(check_row_order_is_known(catalog));
   return catalog;
 }
 

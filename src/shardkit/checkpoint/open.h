@@ -17,6 +17,8 @@ namespace shardkit {
 /// Reads each file's zip directory and pickle; time and memory grow with the number of tensors,
 /// not with their size.
 ///
+/// @error kIncomplete a file says that another rank wrote it
+/// @error kUnsupported FSDP2 over tensor parallelism by PyTorch 2.4 (torch_pt/origin.h)
 /// @error as read_pt and CatalogBuilder. Where several files cannot be read, all are named.
 Result<Catalog> open_checkpoint(FileSystem& fs, const CheckpointFolder& folder,
                                 PlainTensors plain = PlainTensors::kAuto);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "shardkit/base/checked_math.h"
+#include "shardkit/layout/box.h"
 
 namespace shardkit {
 namespace {
@@ -208,6 +209,39 @@ Status check_own_coordinate(const PtObjects& objects, const PtAttributes& attrib
       .found(found ? to_string(*found) : "no member");
 }
 
+/// The rank that a mesh says its file was written by.
+Result<std::optional<std::int64_t>> writing_rank(const PtObjects& objects,
+                                                 const PtAttributes& attributes,
+                                                 std::optional<std::int64_t> own_rank,
+                                                 const DeviceMesh& mesh) {
+  const auto recorded = attributes.find("_coordinate_on_dim");
+  if (own_rank || !recorded || objects.is_none(*recorded)) return own_rank;
+  SHARDKIT_ASSIGN(const Dims coordinate, objects.dims(*recorded, "a mesh's own coordinate"));
+  const Box cell{coordinate, Dims(coordinate.size(), 1)};
+  if (coordinate.size() != mesh.shape().size() || !lies_inside(cell, mesh.shape()))
+    return objects.error(ErrorCode::kCorrupt, "a mesh's own coordinate is outside of it", *recorded)
+        .expected("a coordinate in mesh shape " + to_string(mesh.shape()))
+        .found(to_string(coordinate));
+  std::size_t place = 0;
+  for (std::size_t d = 0; d < coordinate.size(); ++d)
+    place = place * static_cast<std::size_t>(mesh.shape()[d]) +
+            static_cast<std::size_t>(coordinate[d]);
+  return std::optional(mesh.ranks()[place]);
+}
+
+Status note_origin(PtObjects& objects, const PtAttributes& attributes,
+                   std::optional<std::int64_t> own_rank, const DeviceMesh& made, ObjectId mesh) {
+  PtOrigin& origin = objects.origin();
+  if (attributes.find("_parent_mesh")) origin.before_strided_shard = true;
+  SHARDKIT_ASSIGN(const auto rank, writing_rank(objects, attributes, own_rank, made));
+  if (rank && origin.rank && *rank != *origin.rank)
+    return objects.error(ErrorCode::kCorrupt, "two meshes of the file are of different ranks", mesh)
+        .expected(fmt::format("rank {}", *origin.rank))
+        .found(fmt::format("rank {}", *rank));
+  if (rank) origin.rank = rank;
+  return {};
+}
+
 }  // namespace
 
 Result<DeviceMesh> read_mesh(PtObjects& objects, TensorReader& tensors, ObjectId mesh) {
@@ -247,6 +281,7 @@ Result<DeviceMesh> read_mesh(PtObjects& objects, TensorReader& tensors, ObjectId
                                std::move(placed.ranks), std::move(names));
   if (!made.ok()) return Error(made.error()).at_offset(objects.graph().offset(mesh));
   SHARDKIT_TRY(check_own_coordinate(objects, attributes, own_rank, *made));
+  SHARDKIT_TRY(note_origin(objects, attributes, own_rank, *made, mesh));
   return made;
 }
 

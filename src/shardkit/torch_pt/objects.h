@@ -13,6 +13,7 @@
 #include "shardkit/base/result.h"
 #include "shardkit/pickle/graph.h"
 #include "shardkit/torch_pt/globals.h"
+#include "shardkit/torch_pt/origin.h"
 
 namespace shardkit {
 
@@ -54,6 +55,9 @@ class PtObjects {
   /// @error kLimit the budget is used up
   Status charge(std::uint64_t bytes, ObjectId at);
 
+  /// Filled in as meshes are read.
+  PtOrigin& origin() { return origin_; }
+
   /// What a kGlobal means; kRefused for any other object.
   GlobalMeaning meaning(ObjectId id) const;
   /// "torch.distributed.tensor.DTensor", for a kGlobal.
@@ -89,6 +93,7 @@ class PtObjects {
 
   const pickle::Graph& graph_;
   std::uint64_t budget_;
+  PtOrigin origin_;
   std::vector<GlobalMeaning> meanings_;  // by global index
 };
 

@@ -1,6 +1,7 @@
 #include "shardkit/torch_pt/reader.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "shardkit/pickle/parse.h"
 #include "shardkit/torch_pt/globals.h"
@@ -20,7 +21,7 @@ std::uint64_t tree_budget(std::uint64_t pickle_bytes) {
   return std::min(kCeiling, kFloor + 2 * sizeof(Value) * pickle_bytes);
 }
 
-Result<Value> read_tree(PtRecords& records) {
+Result<std::pair<Value, PtOrigin>> read_tree(PtRecords& records) {
   SHARDKIT_ASSIGN(std::string data, records.read_pickle());
   const std::uint64_t budget = tree_budget(data.size());
   SHARDKIT_ASSIGN(const pickle::Graph graph,
@@ -29,16 +30,17 @@ Result<Value> read_tree(PtRecords& records) {
   PtObjects objects(graph, budget);
   SHARDKIT_TRY(objects.check_calls());
   TensorReader tensors(objects, records);
-  return TreeBuilder(objects, tensors).build();
+  SHARDKIT_ASSIGN(Value root, TreeBuilder(objects, tensors).build());
+  return std::pair(std::move(root), objects.origin());
 }
 
 }  // namespace
 
 Result<PtFile> read_pt(const RandomAccessFile& file, const PtReadOptions& options) {
   SHARDKIT_ASSIGN(PtRecords records, PtRecords::open(file, options.verify_crc));
-  auto root = read_tree(records);
-  if (!root.ok()) return std::move(root).error().in_file(file.path());
-  return PtFile{*std::move(root), file.size(), records.directory_crc()};
+  auto tree = read_tree(records);
+  if (!tree.ok()) return std::move(tree).error().in_file(file.path());
+  return PtFile{std::move(tree->first), file.size(), records.directory_crc(), tree->second};
 }
 
 Result<PtFile> read_pt(FileSystem& fs, const std::string& path, const PtReadOptions& options) {

@@ -7,6 +7,7 @@
 #include "shardkit/base/result.h"
 #include "shardkit/io/file_system.h"
 #include "shardkit/state/value.h"
+#include "shardkit/torch_pt/origin.h"
 
 namespace shardkit {
 
@@ -18,6 +19,7 @@ struct PtFile {
   Value root;                       ///< what torch.load would return; a Dict for a state dict
   std::uint64_t bytes = 0;          ///< of the whole file
   std::uint32_t directory_crc = 0;  ///< of the zip directory: identifies the content cheaply
+  PtOrigin origin;
 };
 
 /// Reads a file that any PyTorch from 1.6 on wrote with torch.save. No code of the file is run, and

@@ -1,0 +1,80 @@
+#include "shardkit/checkpoint/open.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "shardkit/testing/matchers.h"
+#include "shardkit/testing/temp_dir.h"
+
+namespace shardkit {
+namespace {
+
+using testing::Fails;
+using testing::IsOk;
+
+class OpenTest : public ::testing::Test {
+ protected:
+  void copy(const std::string& fixture) {
+    std::filesystem::copy(testing::source_path("tests/fixtures/" + fixture), dir_ / "c",
+                          std::filesystem::copy_options::recursive);
+  }
+  std::string rank_file(int rank) const {
+    return dir_ / ("c/model_world_size_4_rank_" + std::to_string(rank) + ".pt");
+  }
+  Result<Catalog> open() {
+    SHARDKIT_ASSIGN(const CheckpointFolder folder,
+                    discover_checkpoint(posix_file_system(), dir_ / "c"));
+    return open_checkpoint(posix_file_system(), folder);
+  }
+
+  testing::TempDir dir_;
+};
+
+TEST_F(OpenTest, FilesAreRememberedAsTheyWere) {
+  copy("torch-2.13.0/fsdp2_fp32_w4");
+  const auto catalog = open();
+  ASSERT_THAT(catalog, IsOk());
+  ASSERT_EQ(catalog->files.size(), 4u);
+  EXPECT_EQ(catalog->files[2].path, rank_file(2));
+  EXPECT_EQ(catalog->files[2].bytes, std::filesystem::file_size(rank_file(2)));
+  EXPECT_NE(catalog->files[2].directory_crc, catalog->files[1].directory_crc);
+}
+
+// Every form of mesh tells who wrote it: the shards would be in the wrong place, and nothing else
+// would show it.
+TEST_F(OpenTest, AFileUnderAnotherRanksNameIsRefused) {
+  for (const char* version : {"2.4.1", "2.6.0", "2.11.0", "2.13.0"}) {
+    copy(std::string("torch-") + version + "/fsdp2_fp32_w4");
+    std::filesystem::rename(rank_file(1), dir_ / "c/swap");
+    std::filesystem::rename(rank_file(2), rank_file(1));
+    std::filesystem::rename(dir_ / "c/swap", rank_file(2));
+    EXPECT_THAT(open(), Fails(ErrorCode::kIncomplete, "a file that rank 2 wrote")) << version;
+    std::filesystem::remove_all(dir_ / "c");
+  }
+}
+
+TEST_F(OpenTest, EveryBadFileIsNamed) {
+  copy("torch-2.13.0/fsdp2_fp32_w4");
+  testing::write_file(rank_file(1), "");
+  testing::write_file(rank_file(3), "version https://git-lfs.github.com/spec/v1\n");
+  EXPECT_THAT(open(), Fails(ErrorCode::kCorrupt, "rank_1.pt"));
+  EXPECT_THAT(open(), Fails(ErrorCode::kCorrupt, "also 'model_world_size_4_rank_3.pt'"));
+}
+
+// PyTorch 2.4: FSDP1 redistributes and its (Shard(0), Shard(0)) is true, FSDP2's is not.
+TEST_F(OpenTest, TheRowOrderOfPyTorch24sFsdp2IsNotGuessed) {
+  copy("torch-2.4.1/fsdp1_tp_fp32_w4");
+  EXPECT_THAT(open(), IsOk());
+  testing::write_file(dir_ / "c/fsdp_config.json", R"({"FSDP_version": 2, "world_size": 4})");
+  EXPECT_THAT(open(), Fails(ErrorCode::kUnsupported, "PyTorch 2.4 or older"));
+  std::filesystem::remove(dir_ / "c/fsdp_config.json");
+  EXPECT_THAT(open(), Fails(ErrorCode::kUnsupported, "[S(0), S(0)]"));
+  std::filesystem::remove_all(dir_ / "c");
+  copy("torch-2.6.0/fsdp1_tp_fp32_w4");
+  testing::write_file(dir_ / "c/fsdp_config.json", R"({"FSDP_version": 2, "world_size": 4})");
+  EXPECT_THAT(open(), IsOk()) << "2.5 and newer say _StridedShard where it is meant";
+}
+
+}  // namespace
+}  // namespace shardkit
