@@ -213,8 +213,8 @@ Status CatalogBuilder::Impl::add_sharded(std::int64_t rank, const std::string& n
     return contradiction("shards of a ShardedTensor", *entry, rank);
   }
   for (const ShardedTensor::LocalShard& local : tensor.local_shards) {
-    const auto& all = entry->shard_boxes;
-    if (std::find(all.begin(), all.end(), local.metadata.box) == all.end())
+    const auto& all = entry->shard_boxes;  // of a nested ShardedTensor not known: none
+    if (!all.empty() && std::find(all.begin(), all.end(), local.metadata.box) == all.end())
       return Error(ErrorCode::kCorrupt, "a local shard is not among the shards of the tensor")
           .found(to_string(local.metadata.box));
     SHARDKIT_ASSIGN(RankView view, to_view(rank, local.tensor));

@@ -220,6 +220,17 @@ TEST(CatalogBuilder, ShardsOfOneBoxAreReplicas) {
               Fails(ErrorCode::kIncomplete, "disagree on the shards"));
 }
 
+// FSDP1 over a tensor-parallel ShardedTensor: each rank knows its own shards alone.
+TEST(CatalogBuilder, ShardsOfOtherRanksNeedNotBeListed) {
+  ShardedTensor first, second;
+  first.shape = second.shape = {3};
+  first.local_shards = {{{{{0}, {2}}, 0}, float_tensor({2}, {1, 2})}};
+  second.local_shards = {{{{{2}, {1}}, 1}, float_tensor({1}, {3})}};
+  const auto catalog = join({make_dict({{"w", first}}), make_dict({{"w", second}})});
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_EQ(catalog->tensors[0].pieces.size(), 2u);
+}
+
 TEST(CatalogBuilder, WrapperNamesComeOffAndMayNotCollide) {
   const auto catalog = join({make_dict({{"_orig_mod.w", float_tensor({1}, {1})}})});
   ASSERT_THAT(catalog, IsOk());
