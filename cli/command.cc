@@ -8,6 +8,8 @@
 
 #include "cli/inspect_command.h"
 #include "cli/merge_command.h"
+#include "cli/signals.h"
+#include "cli/verify_command.h"
 #include "shardkit/base/version.h"
 #include "shardkit/json/value.h"
 #include "shardkit/json/write.h"
@@ -37,7 +39,7 @@ ExitCode exit_code(ErrorCode code) {
     case ErrorCode::kLimit: return kInputRefused;
     case ErrorCode::kIo:
     case ErrorCode::kPeer: return kIoFailed;
-    case ErrorCode::kCancelled: return kInterrupted;
+    case ErrorCode::kCancelled: return kInterrupted;  // main() knows which signal it was
     case ErrorCode::kInternal: return kOurBug;
   }
   return kOurBug;
@@ -66,6 +68,7 @@ int run(std::vector<std::string> args, Streams& streams) {
   int result = kDone;
   add_merge_command(app, streams, result);
   add_inspect_command(app, streams, result);
+  add_verify_command(app, streams, result);
   // CLI11 takes the arguments from the back.
   std::reverse(args.begin(), args.end());
   try {

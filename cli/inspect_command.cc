@@ -6,6 +6,7 @@
 #include <memory>
 #include <ostream>
 
+#include "cli/json_text.h"
 #include "shardkit/base/size_text.h"
 #include "shardkit/inspect/inspection.h"
 #include "shardkit/json/value.h"
@@ -18,12 +19,6 @@ struct Arguments {
   std::string path;
   bool json = false;
 };
-
-json::Array to_array(const std::vector<std::string>& texts) {
-  json::Array array;
-  for (const std::string& text : texts) array.items.emplace_back(text);
-  return array;
-}
 
 json::Object to_json(const std::map<std::string, CountAndBytes>& counts) {
   json::Object object;

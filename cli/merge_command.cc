@@ -8,7 +8,9 @@
 #include <memory>
 #include <ostream>
 
+#include "cli/json_text.h"
 #include "cli/progress_line.h"
+#include "cli/signals.h"
 #include "shardkit/base/size_text.h"
 #include "shardkit/json/value.h"
 #include "shardkit/json/write.h"
@@ -47,10 +49,13 @@ Result<MergeOptions> to_options(const Arguments& arguments) {
   options.hf_folder = arguments.hf_model_config_path;
   SHARDKIT_ASSIGN(options.dtype, hf::parse_dtype_choice(arguments.dtype));
   SHARDKIT_ASSIGN(options.max_shard_bytes, parse_size(arguments.max_shard_size));
+  if (options.target_dir.empty())
+    return Error(ErrorCode::kInvalidArgument, "--target-dir is empty");
   if (options.max_shard_bytes == 0)
     return Error(ErrorCode::kInvalidArgument, "--max-shard-size must be at least one byte");
   SHARDKIT_ASSIGN(options.transfer.memory_budget, parse_size(arguments.memory_budget));
   options.transfer.threads = arguments.threads;
+  options.transfer.cancel = &stop_requested();
   options.replicas =
       arguments.replicas == "first" ? ReplicaPolicy::kFirst : ReplicaPolicy::kCompare;
   options.plain = arguments.plain_tensors == "replicate" ? PlainTensors::kReplicate
@@ -60,12 +65,6 @@ Result<MergeOptions> to_options(const Arguments& arguments) {
   options.keep_tied = arguments.keep_tied;
   options.durability = arguments.no_fsync ? Durability::kUnsynced : Durability::kSynced;
   return options;
-}
-
-json::Array to_array(const std::vector<std::string>& texts) {
-  json::Array array;
-  for (const std::string& text : texts) array.items.emplace_back(text);
-  return array;
 }
 
 json::Value to_json(const MergeReport& report, bool planned) {

@@ -1,0 +1,38 @@
+// Verify: whether a model folder is what its manifest says, and what its checkpoint holds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shardkit/base/result.h"
+#include "shardkit/io/file_system.h"
+#include "shardkit/transfer/transfer.h"
+
+namespace shardkit {
+
+struct VerifyReport {
+  std::string folder;
+  std::uint64_t files = 0;  ///< that were compared
+  std::uint64_t bytes = 0;
+  /// What differs: file, block and, against a checkpoint, tensor. Empty: nothing does.
+  std::vector<std::string> differences;
+  std::vector<std::string> unlisted;  ///< files that the manifest does not know
+};
+
+/// Reads every file that shardkit_manifest.json lists and compares sizes and block hashes.
+///
+/// @error kNotFound no manifest in the folder; as parse_manifest; kIo a file cannot be read
+/// Memory: one block.
+Result<VerifyReport> verify_folder(FileSystem& fs, const std::string& folder);
+
+/// Merges the checkpoint again, with the choices of the manifest, and compares every weight file
+/// with what is in the folder instead of writing it.
+///
+/// @param local_dir  as for a merge
+/// @error as verify_folder and merge_fsdp_checkpoint, of the steps up to the transfer
+Result<VerifyReport> verify_against_checkpoint(FileSystem& fs, const std::string& folder,
+                                               const std::string& local_dir,
+                                               const TransferOptions& options);
+
+}  // namespace shardkit
