@@ -14,40 +14,57 @@ namespace {
 
 using Overlap = std::optional<std::pair<Box, Box>>;
 
-Overlap overlap_pairwise(std::span<const Box> boxes) {
-  for (std::size_t i = 0; i < boxes.size(); ++i)
-    for (std::size_t j = i + 1; j < boxes.size(); ++j)
-      if (intersect(boxes[i], boxes[j])) return std::pair(boxes[i], boxes[j]);
-  return std::nullopt;
-}
+/// Pairs that may be compared one by one: a thousand interlocked boxes, and no hostile million.
+constexpr std::size_t kMaxPairs = 10'000'000;
 
-/// Two boxes that overlap, if any do. Cuts the boxes apart along one dimension after another;
-/// `tried` dimensions in a row have not separated them.
-Overlap find_overlap(std::span<Box> boxes, std::size_t dim, std::size_t tried) {
-  if (boxes.size() < 2) return std::nullopt;
-  const std::size_t dims = boxes.front().offset.size();
-  if (tried == dims) return overlap_pairwise(boxes);
-  std::sort(boxes.begin(), boxes.end(), [dim](const Box& a, const Box& b) {
-    return a.offset[dim] < b.offset[dim];
-  });
-  const std::size_t next = (dim + 1) % dims;
-  std::size_t begin = 0;
-  std::int64_t reach = 0;  // where the boxes since `begin` end
-  for (std::size_t i = 0; i <= boxes.size(); ++i) {
-    const bool cut = i == boxes.size() || (i > begin && boxes[i].offset[dim] >= reach);
-    if (cut) {
-      const bool whole = begin == 0 && i == boxes.size();
-      if (auto found = find_overlap(boxes.subspan(begin, i - begin), next, whole ? tried + 1 : 0))
-        return found;
-      begin = i;
-      reach = 0;
+/// Cuts boxes apart along one dimension after another.
+class OverlapSearch {
+ public:
+  /// `tried` dimensions in a row have not separated the boxes.
+  Result<Overlap> find(std::span<Box> boxes, std::size_t dim, std::size_t tried) {
+    if (boxes.size() < 2) return Overlap();
+    const std::size_t dims = boxes.front().offset.size();
+    if (tried == dims) return compare_pairs(boxes);
+    std::sort(boxes.begin(), boxes.end(), [dim](const Box& a, const Box& b) {
+      return a.offset[dim] < b.offset[dim];
+    });
+    std::size_t begin = 0;
+    std::int64_t reach = 0;  // where the boxes since `begin` end
+    for (std::size_t i = 0; i <= boxes.size(); ++i) {
+      if (i == boxes.size() || (i > begin && boxes[i].offset[dim] >= reach)) {
+        const bool all = begin == 0 && i == boxes.size();
+        SHARDKIT_ASSIGN(Overlap found, find(boxes.subspan(begin, i - begin), (dim + 1) % dims,
+                                            all ? tried + 1 : 0));
+        if (found) return found;
+        begin = i;
+        reach = 0;
+      }
+      if (i < boxes.size()) reach = std::max(reach, boxes[i].offset[dim] + boxes[i].shape[dim]);
     }
-    if (i < boxes.size()) reach = std::max(reach, boxes[i].offset[dim] + boxes[i].shape[dim]);
+    return Overlap();
   }
-  return std::nullopt;
-}
+
+ private:
+  Result<Overlap> compare_pairs(std::span<const Box> boxes) {
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+      pairs_ += boxes.size() - i - 1;
+      if (pairs_ > kMaxPairs)
+        return Error(ErrorCode::kLimit, "pieces that interlock too much to be compared")
+            .found(fmt::format("{} pieces", boxes.size()));
+      for (std::size_t j = i + 1; j < boxes.size(); ++j)
+        if (intersect(boxes[i], boxes[j])) return Overlap(std::pair(boxes[i], boxes[j]));
+    }
+    return Overlap();
+  }
+
+  std::size_t pairs_ = 0;
+};
 
 }  // namespace
+
+Result<std::optional<std::pair<Box, Box>>> find_overlap(std::vector<Box> boxes) {
+  return OverlapSearch().find(boxes, 0, 0);
+}
 
 Status check_tiling(const Dims& shape, std::vector<Box> boxes) {
   const auto elements = element_count(shape);
@@ -61,7 +78,8 @@ Status check_tiling(const Dims& shape, std::vector<Box> boxes) {
     const auto volume = element_count(box.shape);  // at most *elements: the box lies inside
     covered = covered && volume ? checked_add(*covered, *volume) : std::nullopt;
   }
-  if (auto overlap = find_overlap(boxes, 0, 0))
+  SHARDKIT_ASSIGN(const auto overlap, find_overlap(std::move(boxes)));
+  if (overlap)
     return Error(ErrorCode::kIncomplete, "two pieces hold the same elements")
         .found(fmt::format("{} and {}", to_string(overlap->first), to_string(overlap->second)));
   if (covered != elements)

@@ -49,6 +49,21 @@ TEST(Tiling, APinwheelThatNoStraightCutSeparates) {
   EXPECT_THAT(check_tiling({3, 3}, pinwheel), Fails(ErrorCode::kIncomplete, "same elements"));
 }
 
+// A pinwheel around rows: no straight cut separates anything, and a hostile file may list millions.
+TEST(Tiling, TooManyInterlockedBoxesAreRefusedInBoundedTime) {
+  const auto pinwheel_around = [](std::int64_t n) {
+    std::vector<Box> boxes = {{{0, 0}, {1, n + 1}},
+                              {{0, n + 1}, {n + 1, 1}},
+                              {{n + 1, 1}, {1, n + 1}},
+                              {{1, 0}, {n + 1, 1}}};
+    for (std::int64_t i = 0; i < n; ++i) boxes.push_back({{1 + i, 1}, {1, n}});
+    return boxes;
+  };
+  EXPECT_THAT(check_tiling({1002, 1002}, pinwheel_around(1000)), IsOk());
+  EXPECT_THAT(check_tiling({20002, 20002}, pinwheel_around(20000)),
+              Fails(ErrorCode::kLimit, "20004 pieces"));
+}
+
 // Random boxes on a small grid, against counting every cell.
 TEST(Tiling, AgreesWithCountingCells) {
   std::mt19937 random(20261129);

@@ -6,14 +6,15 @@
 #include <charconv>
 
 #include "shardkit/base/checked_math.h"
+#include "shardkit/layout/tiling.h"
 
 namespace shardkit {
 namespace {
 
 using pickle::Kind;
 
-/// Comparisons of two shards that one tensor may cost. A thousand ranks need a thousand.
-constexpr std::size_t kMaxMeetings = 10'000'000;
+/// Look-ups of local shards among all that one tensor may cost. A thousand ranks need a thousand.
+constexpr std::size_t kMaxLookups = 10'000'000;
 
 Result<ObjectId> required(const PtObjects& objects, const PtAttributes& attributes,
                           std::string_view name, ObjectId at) {
@@ -80,54 +81,17 @@ Result<ShardMetadata> read_shard_metadata(const PtObjects& objects, ObjectId id,
   return metadata;
 }
 
-bool overlap(const Box& a, const Box& b) {
-  for (std::size_t d = 0; d < a.shape.size(); ++d)
-    if (a.offset[d] >= b.offset[d] + b.shape[d] || b.offset[d] >= a.offset[d] + a.shape[d])
-      return false;
-  return true;
-}
-
-/// Sweeps along the dimension in which the shards start at most different places. FSDP1 cuts one
-/// dimension, so that no two shards meet in the sweep; what meets too often is refused.
 Status check_disjoint(const PtObjects& objects, const std::vector<ShardMetadata>& shards,
                       ObjectId at) {
-  std::vector<const Box*> boxes;
+  std::vector<Box> boxes;
   for (const ShardMetadata& shard : shards)
-    if (element_count(shard.box.shape).value_or(0) > 0) boxes.push_back(&shard.box);
-  if (boxes.size() < 2) return {};
-  std::size_t sweep = 0;
-  std::size_t most = 0;
-  std::vector<std::int64_t> starts(boxes.size());
-  for (std::size_t d = 0; d < boxes[0]->shape.size(); ++d) {
-    std::transform(boxes.begin(), boxes.end(), starts.begin(),
-                   [d](const Box* box) { return box->offset[d]; });
-    std::sort(starts.begin(), starts.end());
-    const auto different =
-        static_cast<std::size_t>(std::unique(starts.begin(), starts.end()) - starts.begin());
-    if (different > most) {
-      most = different;
-      sweep = d;
-    }
-  }
-  std::sort(boxes.begin(), boxes.end(), [sweep](const Box* a, const Box* b) {
-    return a->offset.size() > 0 && a->offset[sweep] < b->offset[sweep];
-  });
-  std::size_t meetings = 0;
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
-    const Box& box = *boxes[i];
-    for (std::size_t j = i + 1; j < boxes.size(); ++j) {
-      if (!box.shape.empty() && boxes[j]->offset[sweep] >= box.offset[sweep] + box.shape[sweep])
-        break;
-      if (overlap(box, *boxes[j]))
-        return objects.error(ErrorCode::kCorrupt, "two shards of a ShardedTensor overlap", at)
-            .found(fmt::format("offset {}, size {} and offset {}, size {}", to_string(box.offset),
-                               to_string(box.shape), to_string(boxes[j]->offset),
-                               to_string(boxes[j]->shape)));
-      if (++meetings > kMaxMeetings)
-        return objects.error(ErrorCode::kLimit, "a ShardedTensor of too many shards", at);
-    }
-  }
-  return {};
+    if (!shard.box.empty()) boxes.push_back(shard.box);
+  const auto overlap = find_overlap(std::move(boxes));
+  if (!overlap.ok()) return Error(overlap.error()).at_offset(objects.graph().offset(at));
+  if (!*overlap) return {};
+  const auto& [first, second] = **overlap;
+  return objects.error(ErrorCode::kCorrupt, "two shards of a ShardedTensor overlap", at)
+      .found(fmt::format("{} and {}", to_string(first), to_string(second)));
 }
 
 /// TensorProperties pickles as the tuple (dtype, layout, requires_grad, memory format, pinned).
@@ -216,7 +180,7 @@ Result<ShardedTensor> read_sharded_tensor(
 
   bool nested = false;
   SHARDKIT_ASSIGN(const auto local, objects.sequence(parts[0], "a ShardedTensor's local shards"));
-  if (!local.empty() && tensor.shards.size() > kMaxMeetings / local.size())
+  if (!local.empty() && tensor.shards.size() > kMaxLookups / local.size())
     return objects.error(ErrorCode::kLimit, "a ShardedTensor of too many shards", parts[0]);
   for (const ObjectId shard : local) {
     if (!objects.is_a(shard, GlobalRole::kLocalShard))
