@@ -13,7 +13,7 @@ PROGRAM = os.environ.get("SHARDKIT", str(ROOT / "build" / "shardkit"))
 FIXTURES = ROOT / "tests" / "fixtures"
 SAMPLE = FIXTURES / "torch-2.13.0" / "fsdp2_fp32_w4"
 
-DONE, USAGE, REFUSED, IO = 0, 2, 3, 4
+DONE, DIFFERENCES, USAGE, REFUSED, IO = 0, 1, 2, 3, 4
 
 
 def read_safetensors(path):
