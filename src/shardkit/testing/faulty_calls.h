@@ -14,7 +14,10 @@
 
 namespace shardkit::testing {
 
-enum class CallKind { kNone, kOpen, kRead, kWrite, kFsync, kRename, kClose, kMkdir, kUnlink };
+// Taking room for a file is kReserve; removing a folder counts as kUnlink, too.
+enum class CallKind {
+  kNone, kOpen, kRead, kWrite, kFsync, kRename, kClose, kMkdir, kUnlink, kReserve
+};
 
 enum class FaultAction {
   kFail,   ///< with `number` as errno
@@ -72,6 +75,12 @@ class FaultyCalls : public SystemCalls {
   }
   int unlink(const char* path) override {
     return fails(CallKind::kUnlink) ? -1 : SystemCalls::unlink(path);
+  }
+  int rmdir(const char* path) override {
+    return fails(CallKind::kUnlink) ? -1 : SystemCalls::rmdir(path);
+  }
+  int fallocate(int fd, off_t bytes) override {
+    return fails(CallKind::kReserve) ? -1 : SystemCalls::fallocate(fd, bytes);
   }
   int stat(const char* path, struct stat* result) override {
     const int status = SystemCalls::stat(path, result);

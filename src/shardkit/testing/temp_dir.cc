@@ -9,8 +9,10 @@
 
 namespace shardkit::testing {
 
-TempDir::TempDir() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "shardkit-test-XXXXXX").string();
+TempDir::TempDir(const std::string& parent) {
+  const std::filesystem::path folder =
+      parent.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(parent);
+  std::string pattern = (folder / "shardkit-test-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
   path_ = pattern;
 }

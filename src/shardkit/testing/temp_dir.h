@@ -8,7 +8,8 @@ namespace shardkit::testing {
 
 class TempDir {
  public:
-  TempDir();
+  /// @param parent  an existing folder; empty: the system's folder for such things
+  explicit TempDir(const std::string& parent = {});
   ~TempDir();
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
