@@ -65,6 +65,7 @@ struct FileInfo {
   std::uint64_t bytes = 0;        ///< of a regular file
   std::int64_t modified_ns = 0;   ///< nanoseconds since 1970
   std::uint64_t device = 0;       ///< equal for two paths of one mounted file system
+  std::uint64_t inode = 0;        ///< what stays the same when a name is changed
 };
 
 struct DirectoryEntry {

@@ -55,8 +55,12 @@ Status sync_folders(FileSystem& fs, const std::string& folder) {
 Status remove_empty_folders(FileSystem& fs, std::string folder, std::string_view top) {
   while (folder != top && is_within(folder, top)) {
     const auto entries = fs.list(folder);
-    if (!entries.ok() || !entries->empty()) return {};
-    SHARDKIT_TRY(fs.remove_all(folder));
+    if (entries.ok() && !entries->empty()) return {};
+    if (entries.ok()) {
+      SHARDKIT_TRY(fs.remove_all(folder));
+    } else if (entries.error().code() != ErrorCode::kNotFound) {
+      return {};
+    }
     folder = parent_path(folder);
   }
   return {};

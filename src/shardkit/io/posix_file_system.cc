@@ -100,6 +100,8 @@ class PosixWritableFile final : public WritableFile {
       const ssize_t put = fd_.calls().pwrite(fd_.get(), data.data(), data.size(), static_cast<off_t>(offset));
       if (put < 0 && errno == EINTR) continue;
       if (put < 0) return os_error("write", path_, errno).at_offset(offset);
+      if (put == 0)  // trying again would never end
+        return Error(ErrorCode::kIo, "the system takes no more bytes").in_file(path_).at_offset(offset);
       offset += static_cast<std::uint64_t>(put);
       data = data.subspan(static_cast<std::size_t>(put));
     }
@@ -163,6 +165,7 @@ FileInfo to_info(const struct stat& st) {
   info.bytes = info.kind == FileKind::kRegular ? static_cast<std::uint64_t>(st.st_size) : 0;
   info.modified_ns = static_cast<std::int64_t>(st.st_mtim.tv_sec) * 1'000'000'000 + st.st_mtim.tv_nsec;
   info.device = static_cast<std::uint64_t>(st.st_dev);
+  info.inode = static_cast<std::uint64_t>(st.st_ino);
   return info;
 }
 
@@ -212,10 +215,9 @@ class PosixFileSystem final : public FileSystem {
       }
       if (!leads_to(path, fd)) continue;
       auto lock = std::make_unique<PosixFileLock>(path, std::move(open));
+      // The line is for people; the lock holds without it, on a full disk for instance.
       const std::string line = std::string(holder) + "\n";
-      if (::ftruncate(fd, 0) != 0 ||
-          calls_.pwrite(fd, line.data(), line.size(), 0) != static_cast<ssize_t>(line.size()))
-        return os_error("write the lock", path, errno);
+      if (::ftruncate(fd, 0) == 0) calls_.pwrite(fd, line.data(), line.size(), 0);
       return lock;
     }
     return Error(ErrorCode::kIo, "the lock changes hands too fast").in_file(path);

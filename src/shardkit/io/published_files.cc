@@ -24,7 +24,8 @@ Result<PublishedFiles> PublishedFiles::from_text(std::string_view text) {
     (line.front() == '+' ? files.fresh : files.stale).emplace_back(line.substr(2));
     text.remove_prefix(line.size() + 1);
   }
-  if (text != kEnd) return Error(ErrorCode::kCorrupt, "the record of a publication is damaged");
+  if (text != kEnd || files.fresh.empty())
+    return Error(ErrorCode::kCorrupt, "the record of a publication is damaged");
   return files;
 }
 

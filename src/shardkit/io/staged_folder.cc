@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
+#include <set>
 #include <utility>
 
 #include "shardkit/io/file_tree.h"
@@ -22,15 +23,13 @@ constexpr std::string_view kLockInside = ".shardkit-lock";
 constexpr std::string_view kContent = "content";
 // Control files.
 constexpr std::string_view kIdentity = "identity";
-constexpr std::string_view kExchanging = "exchanging";
+constexpr std::string_view kRenaming = "renaming";
 constexpr std::string_view kPublishing = "publishing";
 constexpr std::uint64_t kControlLimit = 64 << 20;
 
 std::string beside(const std::string& target, std::string_view kind) {
   return join_path(parent_path(target), fmt::format(".{}.shardkit-{}", base_name(target), kind));
 }
-
-std::string stage_beside(const std::string& target) { return beside(target, "stage"); }
 
 /// Names at the top of a target that are no content of it.
 const std::vector<std::string>& hidden_names() {
@@ -68,7 +67,10 @@ Status check_is_folder(FileSystem& fs, const std::string& target, ExistingTarget
 /// What the target holds; nothing if it is not there.
 Result<std::vector<std::string>> content_of(FileSystem& fs, const std::string& target) {
   std::vector<std::string> names;
-  if (!fs.info(target).ok()) return names;
+  if (const auto info = fs.info(target); !info.ok()) {
+    if (info.error().code() == ErrorCode::kNotFound) return names;
+    return info.error();
+  }
   SHARDKIT_ASSIGN(const auto entries, fs.list(target));
   const auto& hidden = hidden_names();
   for (const DirectoryEntry& entry : entries)
@@ -113,9 +115,11 @@ Status rename_over_empty(FileSystem& fs, const std::string& from, const std::str
 Status StagedFolder::check(FileSystem& fs, const std::string& target, ExistingTarget existing) {
   const std::string resolved = resolved_path(target);
   SHARDKIT_TRY(check_is_folder(fs, resolved, existing));
-  // A publication that was cut short has filled the target; only create() can tell.
-  if (fs.info(join_path(resolved, kStageInside)).ok() || fs.info(stage_beside(resolved)).ok())
-    return {};
+  // A publication that was cut short has filled the target; only create() can tell. It also takes
+  // the lock of a dead process over, and so removes it.
+  for (const std::string& left : {join_path(resolved, kStageInside), join_path(resolved, kLockInside),
+                                  beside(resolved, "stage"), beside(resolved, "lock")})
+    if (fs.info(left).ok()) return {};
   return check_is_free(fs, resolved, existing);
 }
 
@@ -126,7 +130,7 @@ Result<StagedFolder> StagedFolder::create(FileSystem& fs, const std::string& tar
   SHARDKIT_TRY(stage.take_place());        // [1]
   SHARDKIT_TRY(stage.take_up_or_make());   // [2]
   // Later than the stage is looked at: a publication that was cut short has filled the target.
-  if (stage.found_ != Found::kPublishing)
+  if (stage.found_ != Found::kPublishing && stage.found_ != Found::kPublished)
     SHARDKIT_TRY(check_is_free(fs, stage.target_, stage.options_.existing));
   return stage;
 }
@@ -141,7 +145,7 @@ Status StagedFolder::take_place() {
     auto lock = fs_->lock(beside(target_, "lock"), holder_line());
     if (lock.ok()) {
       lock_ = *std::move(lock);
-      stage_ = stage_beside(target_);
+      stage_ = beside(target_, "stage");
       return {};
     }
     if (!info.ok() || !may_not_write(lock.error())) return std::move(lock).error();
@@ -154,38 +158,55 @@ Status StagedFolder::take_place() {
 
 Status StagedFolder::take_up_or_make() {
   if (fs_->info(stage_).ok()) {
-    const auto identity = read_whole_file(*fs_, control_path(kIdentity), kControlLimit);
-    const bool same = identity.ok() && *identity == options_.identity &&
-                      !fs_->info(control_path(kExchanging)).ok();
-    if (same) {
-      const auto record = read_whole_file(*fs_, control_path(kPublishing), kControlLimit);
-      // A record that was cut short was never acted upon.
-      const bool publishing = record.ok() && PublishedFiles::from_text(*record).ok();
-      found_ = publishing ? Found::kPublishing : Found::kContent;
-      keep_stage_ = publishing;
-      return {};
-    }
+    SHARDKIT_ASSIGN(found_, recognize());
+    keep_stage_ = found_ == Found::kPublishing || found_ == Found::kPublished;
+    if (found_ == Found::kContent) return fs_->remove_all(control_path(kRenaming));
+    if (found_ != Found::kDiscarded) return {};
+    keep_stage_ = true;
     SHARDKIT_TRY(discard_found());
-    found_ = Found::kDiscarded;
   }
   SHARDKIT_TRY(fs_->make_directory(stage_));
+  keep_stage_ = false;
   SHARDKIT_TRY(fs_->make_directory(join_path(stage_, kContent)));
   return write_control(kIdentity, options_.identity);
 }
 
+Result<StagedFolder::Found> StagedFolder::recognize() const {
+  SHARDKIT_ASSIGN(const auto identity, read_control(kIdentity));
+  if (identity != options_.identity) return Found::kDiscarded;
+  SHARDKIT_ASSIGN(const auto publishing, read_control(kPublishing));
+  // A record that was cut short was never acted upon.
+  if (publishing && PublishedFiles::from_text(*publishing).ok()) return Found::kPublishing;
+  SHARDKIT_ASSIGN(const auto renaming, read_control(kRenaming));
+  if (!renaming || !renaming->ends_with('\n')) return Found::kContent;
+  const auto target = folder_mark(target_);
+  if (target.ok() && *target == *renaming) return Found::kPublished;
+  const auto content = folder_mark(join_path(stage_, kContent));
+  return content.ok() && *content == *renaming ? Found::kContent : Found::kDiscarded;
+}
+
 Status StagedFolder::discard_found() {
-  const auto text = read_whole_file(*fs_, control_path(kPublishing), kControlLimit);
-  if (text.ok()) {
-    if (const auto record = PublishedFiles::from_text(*text); record.ok()) {
-      // Half a publication: what it moved into the target goes, the key file first.
-      for (auto file = record->fresh.rbegin(); file != record->fresh.rend(); ++file) {
-        if (fs_->info(content_path(*file)).ok()) continue;
-        const std::string moved = join_path(target_, *file);
-        SHARDKIT_TRY(fs_->remove_all(moved));
-        SHARDKIT_TRY(remove_empty_folders(*fs_, parent_path(moved), target_));
-      }
+  SHARDKIT_ASSIGN(const auto publishing, read_control(kPublishing));
+  // Nobody shall take up what is half gone.
+  SHARDKIT_TRY(fs_->remove_all(control_path(kIdentity)));
+  if (durability() == Durability::kSynced) SHARDKIT_TRY(fs_->sync_directory(stage_));
+  const auto record = PublishedFiles::from_text(publishing.value_or(""));
+  // With the key file in place the publication was complete: that model stays.
+  if (record.ok() && !record->fresh.empty() && fs_->info(content_path(record->fresh.back())).ok()) {
+    for (const std::string& file : record->fresh) {
+      const std::string path = join_path(target_, file);
+      const bool moved = !fs_->info(content_path(file)).ok();
+      if (moved) SHARDKIT_TRY(fs_->remove_all(path));
+      SHARDKIT_TRY(remove_empty_folders(*fs_, parent_path(path), target_));
     }
   }
+  return remove_stage();
+}
+
+/// First what says that the rest is whole.
+Status StagedFolder::remove_stage() {
+  SHARDKIT_TRY(fs_->remove_all(control_path(kIdentity)));
+  SHARDKIT_TRY(fs_->remove_all(control_path(kPublishing)));
   return fs_->remove_all(stage_);
 }
 
@@ -201,7 +222,7 @@ StagedFolder::StagedFolder(StagedFolder&& other) noexcept
 
 StagedFolder::~StagedFolder() {
   // Nobody is left to tell; what cannot be removed stays hidden, and the next run removes it.
-  if (!stage_.empty() && !keep_stage_) [[maybe_unused]] const Status ignored = fs_->remove_all(stage_);
+  if (!stage_.empty() && !keep_stage_) [[maybe_unused]] const Status ignored = remove_stage();
 }
 
 std::string StagedFolder::content_path(std::string_view relative) const {
@@ -210,6 +231,21 @@ std::string StagedFolder::content_path(std::string_view relative) const {
 
 std::string StagedFolder::control_path(std::string_view name) const {
   return join_path(stage_, name);
+}
+
+/// Knows a folder again under another name, if nothing was added to it or removed. A number alone
+/// could be given to a new folder.
+Result<std::string> StagedFolder::folder_mark(const std::string& folder) const {
+  SHARDKIT_ASSIGN(const FileInfo info, fs_->info(folder));
+  return fmt::format("{} {}\n", info.inode, info.modified_ns);
+}
+
+/// Nothing if there is no such file.
+Result<std::optional<std::string>> StagedFolder::read_control(std::string_view name) const {
+  auto text = read_whole_file(*fs_, control_path(name), kControlLimit);
+  if (text.ok()) return std::optional(*std::move(text));
+  if (text.error().code() == ErrorCode::kNotFound) return std::optional<std::string>();
+  return std::move(text).error();
 }
 
 Status StagedFolder::write_control(std::string_view name, std::string_view text) {
@@ -243,33 +279,42 @@ Status StagedFolder::keep_only(const std::vector<std::string>& files) {
 
 Status StagedFolder::publish() {
   const bool synced = durability() == Durability::kSynced;
-  const std::string content = join_path(stage_, kContent);
-  if (found_ != Found::kPublishing) {
-    if (synced) SHARDKIT_TRY(sync_folders(*fs_, content));  // [7]
+  if (found_ != Found::kPublishing && found_ != Found::kPublished) {
+    if (synced) SHARDKIT_TRY(sync_folders(*fs_, join_path(stage_, kContent)));  // [7]
     // Looked at again: the target may have changed since the stage was made.
     SHARDKIT_TRY(check_is_free(*fs_, target_, options_.existing));
   }
-  bool by_files = inside_ || found_ == Found::kPublishing;
-  if (!by_files) {
-    SHARDKIT_ASSIGN(const auto held, content_of(*fs_, target_));
-    if (held.empty()) {
-      SHARDKIT_TRY(rename_over_empty(*fs_, content, target_));
-    } else {
-      SHARDKIT_TRY(write_control(kExchanging, ""));
-      const Status exchanged = fs_->exchange(content, target_);
-      by_files = !exchanged.ok() && exchanged.error().code() == ErrorCode::kUnsupported;
-      if (by_files) SHARDKIT_TRY(fs_->remove_all(control_path(kExchanging)));
-      if (!exchanged.ok() && !by_files) return exchanged;
-    }
+  bool at_once = found_ == Found::kPublished;
+  if (!at_once && !inside_ && found_ != Found::kPublishing) {
+    SHARDKIT_ASSIGN(at_once, publish_at_once());
   }
-  if (by_files) SHARDKIT_TRY(publish_by_files());
+  if (!at_once) SHARDKIT_TRY(publish_by_files());
+  if (at_once && synced) SHARDKIT_TRY(fs_->sync_directory(parent_path(target_)));
   // The model is there. What is left of the stage is nobody's loss.
-  if (fs_->remove_all(stage_).ok()) keep_stage_ = false;
+  [[maybe_unused]] const Status ignored = remove_stage();
   stage_.clear();
-  const Status durable =
-      synced ? fs_->sync_directory(by_files ? target_ : parent_path(target_)) : Status();
   lock_.reset();  // [9]
-  return durable;
+  return {};
+}
+
+/// @return false: the file system cannot, and nothing happened
+Result<bool> StagedFolder::publish_at_once() {
+  const std::string content = join_path(stage_, kContent);
+  SHARDKIT_ASSIGN(const std::string mark, folder_mark(content));
+  SHARDKIT_TRY(write_control(kRenaming, mark));  // [A1]
+  SHARDKIT_ASSIGN(const auto held, content_of(*fs_, target_));
+  if (held.empty()) {
+    SHARDKIT_TRY(rename_over_empty(*fs_, content, target_));
+  } else {
+    const Status exchanged = fs_->exchange(content, target_);
+    if (!exchanged.ok() && exchanged.error().code() == ErrorCode::kUnsupported) {
+      SHARDKIT_TRY(fs_->remove_all(control_path(kRenaming)));
+      return false;
+    }
+    SHARDKIT_TRY(exchanged);
+  }
+  keep_stage_ = true;
+  return true;
 }
 
 Status StagedFolder::publish_by_files() {
@@ -297,22 +342,31 @@ Status StagedFolder::publish_by_files() {
     if (found_ != Found::kPublishing || fs_->info(content_path(options_.key_file)).ok())
       SHARDKIT_TRY(fs_->remove_all(join_path(target_, key)));
   if (synced) SHARDKIT_TRY(fs_->sync_directory(target_));
-  for (const std::string& file : files.fresh) {  // [B3]
+  // Old files go first: a file or a link may stand where a folder is needed. In a publication that
+  // is ended by another run it may be that folder by now.
+  const auto is_folder_of_moved = [&](const std::string& stale) {
+    return std::any_of(files.fresh.begin(), files.fresh.end(), [&](const std::string& file) {
+      return is_within(file, stale) && !fs_->info(content_path(file)).ok();
+    });
+  };
+  for (const std::string& file : files.stale) {  // [B3]
+    if (is_folder_of_moved(file)) continue;
+    const std::string path = join_path(target_, file);
+    SHARDKIT_TRY(fs_->remove_all(path));
+    SHARDKIT_TRY(remove_empty_folders(*fs_, parent_path(path), target_));
+  }
+  for (const std::string& file : files.fresh) {  // [B4]
     if (file == files.fresh.back() || !fs_->info(content_path(file)).ok()) continue;
     const std::string to = join_path(target_, file);
     SHARDKIT_TRY(make_directories(*fs_, parent_path(to)));
     SHARDKIT_TRY(rename_over(*fs_, content_path(file), to));
   }
-  for (const std::string& file : files.stale) {  // [B4]
-    const std::string path = join_path(target_, file);
-    SHARDKIT_TRY(fs_->remove_all(path));
-    SHARDKIT_TRY(remove_empty_folders(*fs_, parent_path(path), target_));
-  }
   if (synced) {  // [B5]
+    std::set<std::string> folders = {target_};
     for (const std::string& file : files.fresh)
-      if (const std::string folder = parent_path(file); !folder.empty())
-        SHARDKIT_TRY(fs_->sync_directory(join_path(target_, folder)));
-    SHARDKIT_TRY(fs_->sync_directory(target_));
+      for (std::string folder = parent_path(file); !folder.empty(); folder = parent_path(folder))
+        folders.insert(join_path(target_, folder));
+    for (const std::string& folder : folders) SHARDKIT_TRY(fs_->sync_directory(folder));
   }
   const std::string& key = files.fresh.back();
   if (fs_->info(content_path(key)).ok())

@@ -50,6 +50,7 @@ class StagedFolder {
     kDiscarded,   ///< the stage of another command; removed
     kContent,     ///< of the same command, unfinished: files may be taken over
     kPublishing,  ///< of the same command, whole: only publish() is left to do
+    kPublished,   ///< of the same command, which made the target: publish() cleans up
   };
 
   /// Locks the target and makes a stage, or takes one up.
@@ -88,8 +89,9 @@ class StagedFolder {
   Status keep_only(const std::vector<std::string>& files);
 
   /// Lets the content appear as the target. REQUIRES: every file was finished.
-  /// @error kIo the target is as it was before, or, where it must be published file by file, no
-  ///        longer whole and without its key file; the stage then stays, for the next run
+  /// @error kIo the target is as it was before; or it is the new one, but a crash of the machine
+  ///        may lose it; or, where it must be published file by file, it is no longer whole and
+  ///        without its key file. In the latter two the stage stays, for the next run
   Status publish();
 
  private:
@@ -98,8 +100,13 @@ class StagedFolder {
 
   Status take_place();
   Status take_up_or_make();
+  Result<Found> recognize() const;
   Status discard_found();
+  Status remove_stage();
+  Result<bool> publish_at_once();
   Status publish_by_files();
+  Result<std::string> folder_mark(const std::string& folder) const;
+  Result<std::optional<std::string>> read_control(std::string_view name) const;
   Status write_control(std::string_view name, std::string_view text);
 
   FileSystem* fs_;
@@ -107,7 +114,7 @@ class StagedFolder {
   StageOptions options_;
   std::string stage_;       // empty: published, or moved from
   bool inside_ = false;     // protocol B: the stage lies in the target
-  bool keep_stage_ = false; // publishing file by file has begun: the stage is needed
+  bool keep_stage_ = true;  // it is not known to be ours, or the target cannot be without it
   Found found_ = Found::kNothing;
   std::unique_ptr<FileLock> lock_;
 };
