@@ -128,7 +128,7 @@ Status Lister::list(const std::string& below, std::size_t depth) {
         return Error(ErrorCode::kUnsupported, "neither a file nor a folder, or a dangling link")
             .in_file(join_path(folder_, name));
       SHARDKIT_TRY(check_place(name, entry.info.kind));
-      files_.push_back({name, entry.info.bytes});
+      files_.push_back({name, entry.info.bytes, entry.info.modified_ns});
     }
   }
   return {};

@@ -15,6 +15,7 @@ namespace shardkit::hf {
 struct SidecarFile {
   std::string path;         ///< below the folder, parts joined by '/'
   std::uint64_t bytes = 0;
+  std::int64_t modified_ns = 0;  ///< nanoseconds since 1970
 };
 
 /// Whether a file holds model weights or says where they are, by its name without the folder.

@@ -48,16 +48,23 @@ Status check_free_space(FileSystem& fs, const StagedFolder& stage, const MergeSo
       .found(fmt::format("{} bytes free", free));
 }
 
+Status check_unchanged(FileSystem& fs, const std::string& path, std::uint64_t bytes,
+                       std::int64_t modified_ns) {
+  SHARDKIT_ASSIGN(const FileInfo now, fs.info(path));
+  if (now.bytes == bytes && now.modified_ns == modified_ns) return {};
+  return Error(ErrorCode::kIo, "the file changed while it was merged")
+      .in_file(path)
+      .expected(fmt::format("{} bytes, as when it was opened", bytes))
+      .found(fmt::format("{} bytes", now.bytes));
+}
+
 /// Tensors are read long after their file was opened first: it must still be the same.
-Status check_inputs_unchanged(FileSystem& fs, const Catalog& catalog) {
-  for (const SourceFile& file : catalog.files) {
-    SHARDKIT_ASSIGN(const FileInfo now, fs.info(file.path));
-    if (now.bytes != file.bytes || now.modified_ns != file.modified_ns)
-      return Error(ErrorCode::kIo, "the file changed while it was merged")
-          .in_file(file.path)
-          .expected(fmt::format("{} bytes, as when it was opened", file.bytes))
-          .found(fmt::format("{} bytes", now.bytes));
-  }
+Status check_inputs_unchanged(FileSystem& fs, const MergeSource& source) {
+  for (const SourceFile& file : source.catalog->files)
+    SHARDKIT_TRY(check_unchanged(fs, file.path, file.bytes, file.modified_ns));
+  for (const hf::SidecarFile& file : source.sidecars)
+    SHARDKIT_TRY(check_unchanged(fs, join_path(*source.hf_folder, file.path), file.bytes,
+                                 file.modified_ns));
   return {};
 }
 
@@ -170,8 +177,19 @@ void note_stage(const StagedFolder& stage, MergeReport& report) {
   if (!stage.is_locked())
     report.warnings.emplace_back(
         "the target's file system has no locks: nothing keeps another merge from writing there");
-  if (stage.found() == StagedFolder::Found::kDiscarded)
-    report.notes.emplace_back("the unfinished stage of another command was discarded");
+  switch (stage.found()) {
+    case StagedFolder::Found::kNothing: break;
+    case StagedFolder::Found::kDiscarded:
+      report.notes.emplace_back("an unfinished stage that was not this command's was discarded");
+      break;
+    case StagedFolder::Found::kContent:
+      report.notes.emplace_back("took up the stage of an earlier run that did not end");
+      break;
+    case StagedFolder::Found::kPublishing:
+    case StagedFolder::Found::kPublished:
+      report.notes.emplace_back("an earlier run had written everything; its publication was ended");
+      break;
+  }
 }
 
 }  // namespace
@@ -185,13 +203,14 @@ Result<MergeReport> merge_fsdp_checkpoint(FileSystem& fs, const MergeOptions& op
   MergeReport report = make_report(source, decision);
   report.target = stage.target();
   note_stage(stage, report);
-  if (stage.found() != StagedFolder::Found::kPublishing) {
+  if (stage.found() != StagedFolder::Found::kPublishing &&
+      stage.found() != StagedFolder::Found::kPublished) {
     const Plan& plan = decision.output.plan;
     SHARDKIT_TRY(check_free_space(fs, stage, source, plan));
     SHARDKIT_ASSIGN(std::vector<ManifestFile> files,
                     write_weights(fs, options, plan, stage, report));
     SHARDKIT_TRY(write_others(fs, source, decision, stage, std::move(files)));
-    SHARDKIT_TRY(check_inputs_unchanged(fs, *source.catalog));
+    SHARDKIT_TRY(check_inputs_unchanged(fs, source));
   }
   SHARDKIT_TRY(stage.publish());
   return report;

@@ -224,6 +224,14 @@ std::string merge_identity(const MergeSource& source, const OutputDecision& deci
     object.add("path", resolved_path(file.path));
     inputs.items.emplace_back(std::move(object));
   }
+  json::Array sidecars;
+  for (const hf::SidecarFile& file : source.sidecars) {
+    json::Object object;
+    object.add("path", resolved_path(join_path(*source.hf_folder, file.path)));
+    object.add("bytes", file.bytes);
+    object.add("modified_ns", file.modified_ns);
+    sidecars.items.emplace_back(std::move(object));
+  }
   json::Array heads;
   for (const PlannedFile& file : decision.output.plan.files()) {
     const std::uint64_t hash = block_hash(std::as_bytes(std::span(file.head)));
@@ -233,6 +241,7 @@ std::string merge_identity(const MergeSource& source, const OutputDecision& deci
   identity.add("shardkit_version", version());
   identity.add("options", options_object(decision.choices));
   identity.add("inputs", std::move(inputs));
+  identity.add("sidecars", std::move(sidecars));
   identity.add("files", std::move(heads));
   return compact(std::move(identity));
 }
