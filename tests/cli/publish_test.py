@@ -1,0 +1,272 @@
+"""How an output folder appears, on real disks and with real signals: docs/publish.md."""
+import contextlib
+import json
+import os
+import pathlib
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import types
+import unittest
+import zipfile
+
+import program
+
+NOBODY = 65534
+MIB = 1 << 20
+
+
+@contextlib.contextmanager
+def fake_torch():
+    """Modules under the names that a pickle of tensors refers to."""
+    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+
+    def rebuild(*arguments):
+        raise AssertionError("only written, never read here")
+
+    rebuild.__module__, rebuild.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
+    utils._rebuild_tensor_v2 = rebuild
+    torch._utils = utils
+    torch.FloatStorage = type("FloatStorage", (), {"__module__": "torch"})
+    before = {name: sys.modules.get(name) for name in ("torch", "torch._utils")}
+    sys.modules.update({"torch": torch, "torch._utils": utils})
+    try:
+        yield torch
+    finally:
+        for name, module in before.items():
+            sys.modules.pop(name)
+            if module is not None:
+                sys.modules[name] = module
+
+
+def write_checkpoint(folder, tensors, floats):
+    """A checkpoint of one rank: so many float32 tensors of one dimension, as torch.save has them."""
+    folder.mkdir()
+    with fake_torch() as torch:
+        class Tensor:
+            def __init__(self, key):
+                self.key = key
+
+            def __reduce__(self):
+                return torch._utils._rebuild_tensor_v2, (Storage(self.key), 0, (floats,), (1,),
+                                                         False, {})
+
+        class Storage:
+            def __init__(self, key):
+                self.key = key
+
+        class Pickler(pickle._Pickler):
+            def persistent_id(self, item):
+                if isinstance(item, Storage):
+                    return ("storage", torch.FloatStorage, item.key, "cpu", floats)
+                return None
+
+        path = folder / "model_world_size_1_rank_0.pt"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+            with archive.open("archive/data.pkl", "w") as out:
+                Pickler(out, protocol=2).dump({"t%d" % i: Tensor(str(i)) for i in range(tensors)})
+            archive.writestr("archive/byteorder", "little")
+            for i in range(tensors):
+                block = os.urandom(min(4 * floats, MIB))
+                data = (block * (4 * floats // len(block) + 1))[:4 * floats]
+                archive.writestr("archive/data/%d" % i, data)
+            archive.writestr("archive/version", "3\n")
+    return folder
+
+
+class PublishTest(program.ProgramTest):
+    def expect_no_leftover(self, folder=None):
+        for path in (folder or self.folder).rglob("*"):
+            self.assertNotIn("shardkit-", path.name)
+
+    def mount(self, folder, size):
+        """A tmpfs of that size, where this process may mount."""
+        folder.mkdir()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=" + size, "shardkit_test",
+                               str(folder)], capture_output=True, text=True)
+        if done.returncode != 0:
+            self.skipTest("left out, for it may not mount: " + done.stderr.strip())
+        self.addCleanup(subprocess.run, ["umount", str(folder)], check=True)
+
+
+class MountTest(PublishTest):
+    def setUp(self):
+        if shutil.which("mount") is None or os.geteuid() != 0:
+            self.skipTest("left out: only root may mount")
+        super().setUp()
+
+    def test_free_space_is_looked_at_first(self):
+        disk = self.folder / "disk"
+        self.mount(disk, "1m")
+        self.out = disk / "out"
+        checkpoint = write_checkpoint(self.folder / "checkpoint", 1, 4 * MIB)
+        done = self.merge(checkpoint, "--dtype", "keep", exit_code=program.IO)
+        self.assertIn("not enough space", done.stderr)
+        self.assertEqual(list(disk.iterdir()), [])
+
+    def test_a_disk_that_is_full_though_the_bytes_would_fit(self):
+        disk = self.folder / "disk"
+        self.mount(disk, "1m")
+        self.out = disk / "out"
+        checkpoint = self.copy()
+        for i in range(400):  # each takes a page
+            (checkpoint / "huggingface" / ("%d.txt" % i)).write_text("x")
+        before = program.snapshot(checkpoint)
+        done = self.merge(checkpoint, exit_code=program.IO)
+        self.assertIn("No space left on device", done.stderr)
+        self.assertEqual(list(disk.iterdir()), [])
+        self.assertEqual(program.snapshot(checkpoint), before)
+
+    def test_a_target_that_is_a_mount_point(self):
+        self.mount(self.out, "64m")
+        self.merge(program.SAMPLE, "--dtype", "keep")
+        self.assertTrue(os.path.ismount(self.out))
+        self.assertEqual(program.read_model(self.out), program.expected_tensors(program.SAMPLE))
+        self.expect_no_leftover()
+        done = self.merge(program.SAMPLE, exit_code=program.USAGE)
+        self.assertIn("--overwrite", done.stderr)
+        (self.out / "sub").mkdir()
+        (self.out / "sub" / "old.txt").write_text("old")
+        (self.out / "tokenizer").write_text("a file where a folder was")
+        self.merge(program.SAMPLE, "--overwrite", "--max-shard-size", "2KB")
+        self.assertTrue(os.path.ismount(self.out))
+        self.assertTrue((self.out / "model.safetensors.index.json").exists())
+        self.assertFalse((self.out / "model.safetensors").exists())
+        self.assertFalse((self.out / "sub").exists())
+        self.assertEqual(len(program.read_model(self.out)), 27)
+        self.merge(program.SAMPLE, "--overwrite", "--dtype", "keep", "--no-fsync")
+        self.assertFalse((self.out / "model.safetensors.index.json").exists())
+        self.assertEqual(program.read_model(self.out), program.expected_tensors(program.SAMPLE))
+        self.expect_no_leftover()
+
+
+class ReadOnlyParentTest(PublishTest):
+    def test_a_target_whose_parent_is_read_only(self):
+        parent = self.folder / "parent"
+        self.out = parent / "out"
+        self.out.mkdir(parents=True)
+        self.folder.chmod(0o755)
+        keywords = {}
+        if os.geteuid() == 0:  # root writes everywhere
+            os.chown(self.out, NOBODY, NOBODY)
+            keywords["user"] = NOBODY
+        parent.chmod(0o555)
+        self.addCleanup(parent.chmod, 0o755)
+        checkpoint = self.copy()
+        try:
+            self.run_program("--version", exit_code=program.DONE, **keywords)
+        except PermissionError:
+            self.skipTest("left out: another user may not run " + program.PROGRAM)
+        self.merge(checkpoint, "--dtype", "keep", **keywords)
+        self.assertEqual(program.read_model(self.out), program.expected_tensors(program.SAMPLE))
+        self.merge(checkpoint, "--dtype", "keep", "--overwrite", "--max-shard-size", "2KB",
+                   **keywords)
+        self.assertEqual(program.read_model(self.out), program.expected_tensors(program.SAMPLE))
+        self.assertFalse((self.out / "model.safetensors").exists())
+        self.expect_no_leftover()
+        self.out = parent / "new"
+        done = self.merge(checkpoint, exit_code=program.IO, **keywords)
+        self.assertIn("Permission denied", done.stderr)
+
+
+class InterruptedTest(PublishTest):
+    """A merge of some 200 MB that is stopped on the way."""
+
+    RECORD = 32  # bytes of the journal for each block
+
+    @classmethod
+    def setUpClass(cls):
+        folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
+        cls.shared = pathlib.Path(program.tempfile.mkdtemp(prefix="shardkit_cli_", dir=folder))
+        cls.addClassCleanup(shutil.rmtree, cls.shared)
+        cls.checkpoint = write_checkpoint(cls.shared / "checkpoint", 6, 8 * MIB)
+        cls.before = program.snapshot(cls.checkpoint)
+
+    def setUp(self):
+        super().setUp()
+        self.folder = self.shared / "work"
+        self.folder.mkdir()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.out = self.folder / "out"
+        self.stage = self.folder / ".out.shardkit-stage"
+
+    def flags(self, *more):
+        return ("--dtype", "keep", "--threads", "1", *more)
+
+    def start_and_stop(self, *more):
+        """A merge that stands still (SIGSTOP) when a few of its 25 blocks are written."""
+        for _ in range(20):
+            running = subprocess.Popen(
+                [program.PROGRAM, "merge", "--backend", "fsdp", "--local_dir", self.checkpoint,
+                 "--target_dir", self.out, *self.flags(*more)], cwd=self.folder,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(running.stdout.close)
+            self.addCleanup(running.stderr.close)
+            journal = self.stage / "blocks"
+            while running.poll() is None:
+                with contextlib.suppress(FileNotFoundError):
+                    if journal.stat().st_size >= 2 * self.RECORD:
+                        running.send_signal(signal.SIGSTOP)
+                        os.waitid(os.P_PID, running.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+                        if running.poll() is None and journal.stat().st_size < 20 * self.RECORD:
+                            return running
+                        running.send_signal(signal.SIGCONT)
+                        break
+                time.sleep(0.0005)
+            running.wait()
+            shutil.rmtree(self.out)  # it was faster than this process
+        self.fail("no merge could be stopped in time")
+
+    def expect_complete(self):
+        self.run_program("verify", self.out, exit_code=program.DONE)
+        self.run_program("verify", self.out, "--local_dir", self.checkpoint,
+                         exit_code=program.DONE)
+        self.expect_no_leftover()
+        self.assertEqual(program.snapshot(self.checkpoint), self.before)
+
+    def kill(self):
+        running = self.start_and_stop()
+        running.kill()
+        running.wait()
+        self.assertFalse(self.out.exists())
+        self.assertTrue(self.stage.exists())
+
+    def test_the_same_command_goes_on_after_kill_9(self):
+        self.kill()
+        done = self.merge(self.checkpoint, *self.flags("--json"))
+        notes = json.loads(done.stdout)["notes"]
+        self.assertTrue(any("took up the stage" in note for note in notes), notes)
+        self.expect_complete()
+
+    def test_another_command_discards_what_kill_9_left(self):
+        self.kill()
+        done = self.merge(self.checkpoint, "--threads", "1", "--json")
+        notes = json.loads(done.stdout)["notes"]
+        self.assertTrue(any("was discarded" in note for note in notes), notes)
+        self.expect_complete()
+
+    def test_signals_leave_nothing(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            running = self.start_and_stop()
+            running.send_signal(number)
+            running.send_signal(signal.SIGCONT)
+            running.wait(timeout=60)
+            self.assertEqual(running.returncode, 128 + number, running.stderr.read())
+            self.assertEqual(list(self.folder.iterdir()), [])
+            self.assertEqual(program.snapshot(self.checkpoint), self.before)
+
+    def test_of_two_mergers_one_is_told_who_is_at_work(self):
+        running = self.start_and_stop()
+        done = self.merge(self.checkpoint, *self.flags(), exit_code=program.IO)
+        self.assertIn("another merge is writing this target", done.stderr)
+        self.assertIn("process %d on " % running.pid, done.stderr)
+        running.send_signal(signal.SIGCONT)
+        self.assertEqual(running.wait(timeout=60), program.DONE)
+        self.expect_complete()
+
+
+if __name__ == "__main__":
+    unittest.main()
