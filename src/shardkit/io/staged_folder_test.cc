@@ -216,17 +216,27 @@ class PublishByFilesTest : public StagedFolderTest,
     if (GetParam() == "no_exchange") calls_.has_exchange = false;
   }
 
+  /// Works with these calls, on the same kind of target.
+  void use(testing::FaultyCalls& faulty) {
+    faulty.mount_point = calls_.mount_point;
+    faulty.read_only = calls_.read_only;
+    faulty.has_exchange = calls_.has_exchange;
+    fs_ = make_posix_file_system(faulty);
+  }
+
   void fill(StagedFolder& stage) {
     put(stage, "key", "new");
     put(stage, "a", "new");
     put(stage, "deep/er/b", "new");
   }
 
+  /// All but what is hidden there.
   std::set<std::string> target_files() const {
     std::set<std::string> files;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(dir_ / "out"))
-      if (!entry.is_directory())
-        files.insert(std::filesystem::relative(entry.path(), dir_ / "out").string());
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(dir_ / "out")) {
+      const auto path = std::filesystem::relative(entry.path(), dir_ / "out").string();
+      if (!entry.is_directory() && !path.starts_with(".shardkit-")) files.insert(path);
+    }
     return files;
   }
 
@@ -252,10 +262,7 @@ TEST_P(PublishByFilesTest, AKilledPublicationIsEndedByTheSameCommand) {
   for (int k = 1; k <= 3; ++k) {
     killed([this, k] {
       testing::FaultyCalls faulty({testing::CallKind::kRename, k, testing::FaultAction::kKill});
-      faulty.mount_point = calls_.mount_point;
-      faulty.read_only = calls_.read_only;
-      faulty.has_exchange = calls_.has_exchange;
-      fs_ = make_posix_file_system(faulty);
+      use(faulty);
       auto stage = create(dir_ / "out", ExistingTarget::kReplace).value();
       if (stage.found() == StagedFolder::Found::kNothing) fill(stage);
       stage.publish().value();
@@ -274,10 +281,7 @@ TEST_P(PublishByFilesTest, AKilledPublicationIsEndedByTheSameCommand) {
 TEST_P(PublishByFilesTest, AKilledPublicationIsUndoneByAnotherCommand) {
   killed([this] {
     testing::FaultyCalls faulty({testing::CallKind::kRename, 3, testing::FaultAction::kKill});
-    faulty.mount_point = calls_.mount_point;
-    faulty.read_only = calls_.read_only;
-    faulty.has_exchange = calls_.has_exchange;
-    fs_ = make_posix_file_system(faulty);
+    use(faulty);
     auto stage = create(dir_ / "out", ExistingTarget::kReplace).value();
     fill(stage);
     stage.publish().value();
@@ -291,6 +295,134 @@ TEST_P(PublishByFilesTest, AKilledPublicationIsUndoneByAnotherCommand) {
     ASSERT_THAT(stage.publish(), IsOk());
   }
   expect_new_content();
+}
+
+TEST_P(PublishByFilesTest, AFolderComesWhereAFileOrALinkStood) {
+  write_file(dir_ / "out/deep", "a file");
+  killed([this] {
+    testing::FaultyCalls faulty({testing::CallKind::kRename, 3, testing::FaultAction::kKill});
+    use(faulty);
+    auto stage = create(dir_ / "out", ExistingTarget::kReplace).value();
+    fill(stage);
+    put(stage, "link/c", "new");
+    stage.publish().value();
+  });
+  auto stage = create(dir_ / "out", ExistingTarget::kReplace).value();
+  ASSERT_EQ(stage.found(), StagedFolder::Found::kPublishing);
+  ASSERT_THAT(stage.publish(), IsOk());
+  EXPECT_EQ(target_files(), (std::set<std::string>{"a", "deep/er/b", "key", "link/c"}));
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "elsewhere/c")) << "written through a link";
+}
+
+/// What a kill can leave of a publication that another command was undoing.
+TEST_P(PublishByFilesTest, AnUndoneHalfIsNotTakenUpByItsOwnCommand) {
+  const auto killed_at = [this](testing::Fault fault, const std::string& identity) {
+    fault.action = testing::FaultAction::kKill;
+    killed([&] {
+      testing::FaultyCalls faulty(fault);
+      use(faulty);
+      auto stage = create(dir_ / "out", ExistingTarget::kReplace, identity).value();
+      fill(stage);
+      stage.publish().value();
+    });
+  };
+  killed_at({testing::CallKind::kRename, 2}, "the command");
+  ASSERT_TRUE(std::filesystem::exists(dir_ / "out/a"));
+  // The first removal is that of the identity, the second that of what was moved.
+  killed_at({testing::CallKind::kUnlink, 3}, "another");
+  ASSERT_FALSE(std::filesystem::exists(dir_ / "out/a"));
+  auto stage = create(dir_ / "out", ExistingTarget::kReplace).value();
+  EXPECT_EQ(stage.found(), StagedFolder::Found::kDiscarded);
+  fill(stage);
+  ASSERT_THAT(stage.publish(), IsOk());
+  expect_new_content();
+}
+
+TEST_P(PublishByFilesTest, AWholeOldModelOutlivesAStageThatIsDiscarded) {
+  // Killed when the record is there, and nothing moved: at the removal of the first old key.
+  int k = 0;
+  const auto record_is_there = [this] {
+    return std::filesystem::exists(dir_ / "out/.shardkit-stage/publishing") ||
+           std::filesystem::exists(dir_ / ".out.shardkit-stage/publishing");
+  };
+  while (!record_is_there()) {
+    ASSERT_LT(++k, 50);
+    std::filesystem::remove_all(dir_ / ".out.shardkit-stage");
+    std::filesystem::remove_all(dir_ / "out/.shardkit-stage");
+    killed([&] {
+      testing::FaultyCalls faulty({testing::CallKind::kUnlink, k, testing::FaultAction::kKill});
+      use(faulty);
+      auto stage = create(dir_ / "out", ExistingTarget::kReplace).value();
+      fill(stage);
+      put(stage, "sub/stale", "new");
+      stage.publish().value();
+    });
+  }
+  const auto old = target_files();
+  ASSERT_EQ(testing::read_file(dir_ / "out/key"), "old");
+  // Another command discards the stage, and is killed at each of its removals.
+  for (int unlinks = 1; unlinks < 20; ++unlinks)
+    killed([&] {
+      testing::FaultyCalls faulty({testing::CallKind::kUnlink, unlinks, testing::FaultAction::kKill});
+      use(faulty);
+      create(dir_ / "out", ExistingTarget::kReplace, "another " + std::to_string(unlinks)).value();
+    });
+  EXPECT_EQ(target_files(), old);
+  EXPECT_EQ(testing::read_file(dir_ / "out/key"), "old");
+}
+
+TEST_F(StagedFolderTest, AFileSystemThatRefusesToRenameOverAndToReserve) {
+  struct OldCalls : testing::FaultyCalls {
+    int rename(const char* from, const char* to) override {
+      if (std::filesystem::exists(to)) return errno = EEXIST, -1;
+      return FaultyCalls::rename(from, to);
+    }
+    int exchange(const char*, const char*) override { return errno = ENOSYS, -1; }
+    int fallocate(int, off_t) override { return errno = EOPNOTSUPP, -1; }
+  } calls;
+  fs_ = make_posix_file_system(calls);
+  std::filesystem::create_directory(dir_ / "out");
+  for (const char* text : {"first", "second"}) {
+    auto stage = create(dir_ / "out", ExistingTarget::kReplace).value();
+    const auto file = stage.create_file("a").value();
+    ASSERT_THAT(file->reserve(100), IsOk());
+    ASSERT_THAT(stage.finish_file(*file), IsOk());
+    put(stage, "key", text);
+    ASSERT_THAT(stage.publish(), IsOk());
+    EXPECT_EQ(testing::read_file(dir_ / "out/key"), text);
+    EXPECT_EQ(names(), std::set<std::string>{"out"});
+  }
+}
+
+TEST_F(StagedFolderTest, AKilledRenameIsKnownAgainButNoOtherFolderIsTakenForIt) {
+  struct KilledAfterRename : SystemCalls {
+    int rename(const char* from, const char* to) override {
+      SystemCalls::rename(from, to);
+      return ::kill(::getpid(), SIGKILL);
+    }
+  };
+  const auto renamed_and_killed = [this] {
+    killed([this] {
+      KilledAfterRename calls;
+      fs_ = make_posix_file_system(calls);
+      auto stage = create(dir_ / "out").value();
+      put(stage, "key", "new");
+      stage.publish().value();
+    });
+  };
+  renamed_and_killed();
+  {
+    auto stage = create(dir_ / "out").value();
+    EXPECT_EQ(stage.found(), StagedFolder::Found::kPublished);
+    ASSERT_THAT(stage.publish(), IsOk());
+  }
+  EXPECT_EQ(testing::read_file(dir_ / "out/key"), "new");
+  EXPECT_EQ(names(), std::set<std::string>{"out"});
+  std::filesystem::remove_all(dir_ / "out");
+  renamed_and_killed();
+  write_file(dir_ / "out/more", "of the user");
+  EXPECT_THAT(create(dir_ / "out"), Fails(ErrorCode::kInvalidArgument, "--overwrite"));
+  EXPECT_EQ(testing::read_file(dir_ / "out/more"), "of the user");
 }
 
 INSTANTIATE_TEST_SUITE_P(Reasons, PublishByFilesTest,
