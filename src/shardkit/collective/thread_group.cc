@@ -1,0 +1,180 @@
+// Thread groups: each rank copies or reduces its part between the ranks' own buffers.
+#include "shardkit/collective/thread_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <numeric>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "shardkit/collective/rendezvous_internal.h"
+
+namespace shardkit {
+namespace {
+
+using Visits = std::span<const Rendezvous::Visit* const>;
+
+// How much is copied between two looks at the clock: some milliseconds' worth, yet large enough
+// for memcpy to choose the way of large copies.
+constexpr std::size_t kCopyBytes = 8 << 20;
+// Elements that are reduced at a time: the accumulator stays in the nearest cache.
+constexpr std::size_t kReduceElements = 2048;
+constexpr std::size_t kWidestAccumulator = 8;  // bytes
+constexpr std::size_t kReducesPerLook = 64;
+
+bool copy(std::span<const std::byte> from, std::span<std::byte> to,
+          const Rendezvous::ShouldStop& stop) {
+  if (from.data() == to.data()) return true;
+  for (std::size_t i = 0; i < to.size(); i += kCopyBytes) {
+    if (i > 0 && stop()) return false;
+    std::memcpy(to.data() + i, from.data() + i, std::min(kCopyBytes, to.size() - i));
+  }
+  return true;
+}
+
+// Fills what this rank receives; first its own part, then the others' from the next rank on, so
+// that not all ranks read from the same one at a time.
+bool receive_all(std::size_t rank, Visits visits, const Rendezvous::ShouldStop& stop) {
+  for (std::size_t i = 0; i < visits.size(); ++i) {
+    const std::size_t sender = (rank + i) % visits.size();
+    if (!copy(visits[sender]->call->sent_to(rank), visits[rank]->call->received_from(sender), stop))
+      return false;
+  }
+  return true;
+}
+
+// Reduces this rank's part of the elements and writes it into the buffers of all: nobody else
+// reads or writes that part of any buffer.
+bool reduce_part(std::size_t rank, Visits visits, const Rendezvous::ShouldStop& stop) {
+  const CollectiveCall& mine = *visits[rank]->call;
+  const auto item = static_cast<std::size_t>(item_bytes(mine.dtype));
+  const std::size_t ranks = visits.size();
+  const std::size_t elements = mine.buffer.size() / item;
+  const std::size_t share = elements / ranks;
+  const std::size_t larger = elements % ranks;  // ranks whose part has one element more
+  const std::size_t begin = rank * share + std::min(rank, larger);
+  const std::size_t end = begin + share + (rank < larger ? 1 : 0);
+
+  const auto wide_item =
+      static_cast<std::size_t>(item_bytes(*accumulator_dtype(mine.accumulation, mine.dtype)));
+  alignas(64) std::array<std::byte, kReduceElements * kWidestAccumulator> memory;
+  for (std::size_t i = begin, looks = 0; i < end; i += kReduceElements, ++looks) {
+    if (looks % kReducesPerLook == kReducesPerLook - 1 && stop()) return false;
+    const std::size_t count = std::min(kReduceElements, end - i);
+    const auto part = [&](std::size_t owner) {
+      return visits[owner]->call->buffer.subspan(i * item, count * item);
+    };
+    const std::span<std::byte> sum(memory.data(), count * wide_item);
+    begin_accumulation(mine.dtype, part(0), sum);
+    for (std::size_t owner = 1; owner < ranks; ++owner)
+      accumulate(mine.accumulation, mine.dtype, part(owner), sum);
+    if (mine.accumulation == Accumulation::kAvg)
+      divide_accumulator(mine.dtype, static_cast<std::int64_t>(ranks), sum);
+    round_accumulator(mine.dtype, sum, part(0));
+    for (std::size_t owner = 1; owner < ranks; ++owner)
+      std::memcpy(part(owner).data(), part(0).data(), count * item);
+  }
+  return true;
+}
+
+class ThreadGroup final : public ProcessGroup {
+ public:
+  ThreadGroup(int rank, std::shared_ptr<Rendezvous> place, const GroupOptions& options)
+      : ProcessGroup(rank, static_cast<int>(place->outermost().size()), options),
+        index_(static_cast<std::size_t>(rank)),
+        place_(std::move(place)) {}
+  ~ThreadGroup() override { place_->leave(index_); }
+
+ private:
+  Status run(const CollectiveCall& call, TimePoint deadline) override {
+    return place_->meet(index_, {&call, nullptr}, deadline,
+                        [&](Visits visits, const Rendezvous::ShouldStop& stop) {
+                          return call.op == CollectiveOp::kAllReduce
+                                     ? reduce_part(index_, visits, stop)
+                                     : receive_all(index_, visits, stop);
+                        });
+  }
+
+  Result<std::unique_ptr<ProcessGroup>> run_split(const CollectiveCall& call,
+                                                  TimePoint deadline) override {
+    Rendezvous::Visit visit{&call, nullptr};
+    if (!call.ranks.empty() && call.ranks.front() == rank()) {
+      std::vector<int> outermost;
+      for (const int each : call.ranks)
+        outermost.push_back(place_->outermost()[static_cast<std::size_t>(each)]);
+      visit.offer = std::make_shared<Rendezvous>(std::move(outermost));
+    }
+    std::shared_ptr<Rendezvous> subplace;
+    SHARDKIT_TRY(place_->meet(index_, visit, deadline,
+                              [&](Visits visits, const Rendezvous::ShouldStop&) {
+                                if (!call.ranks.empty())
+                                  subplace =
+                                      visits[static_cast<std::size_t>(call.ranks.front())]->offer;
+                                return true;
+                              }));
+    if (call.ranks.empty()) return std::unique_ptr<ProcessGroup>();
+    const auto mine = std::find(call.ranks.begin(), call.ranks.end(), rank());
+    return std::make_unique<ThreadGroup>(static_cast<int>(mine - call.ranks.begin()),
+                                         std::move(subplace), options());
+  }
+
+  Error refuse(Error error) override { return place_->fail(std::move(error)); }
+
+  std::size_t index_;
+  std::shared_ptr<Rendezvous> place_;
+};
+
+Status run_guarded(const std::function<Status(ProcessGroup&)>& fn, ProcessGroup& group) {
+  const auto threw = [&](std::string_view text) {
+    return Error(ErrorCode::kInternal, fmt::format("rank {} threw: {}", group.rank(), text));
+  };
+  try {
+    return fn(group);
+  } catch (const std::exception& e) {
+    return threw(e.what());
+  } catch (...) {
+    return threw("no std::exception");
+  }
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<ProcessGroup>> make_thread_groups(int size,
+                                                              const GroupOptions& options) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const auto place = std::make_shared<Rendezvous>(ranks);
+  std::vector<std::unique_ptr<ProcessGroup>> groups;
+  for (const int rank : ranks)
+    groups.push_back(std::make_unique<ThreadGroup>(rank, place, options));
+  return groups;
+}
+
+std::vector<Status> run_ranks(int size, const std::function<Status(ProcessGroup&)>& fn,
+                              const GroupOptions& options) {
+  auto groups = make_thread_groups(size, options);
+  std::vector<Status> statuses(groups.size());
+  std::vector<std::jthread> threads;
+  threads.reserve(groups.size());
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    try {
+      threads.emplace_back([&fn, &status = statuses[i], group = std::move(groups[i])]() mutable {
+        status = run_guarded(fn, *group);
+        group.reset();
+      });
+    } catch (const std::system_error& e) {
+      statuses[i] = Error(ErrorCode::kLimit, fmt::format("no thread for rank {}: {}", i, e.what()));
+      groups[i].reset();  // the others shall not wait for it
+    }
+  }
+  threads.clear();
+  return statuses;
+}
+
+}  // namespace shardkit
