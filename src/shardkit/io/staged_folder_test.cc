@@ -339,6 +339,7 @@ TEST_P(PublishByFilesTest, AnUndoneHalfIsNotTakenUpByItsOwnCommand) {
 }
 
 TEST_P(PublishByFilesTest, AWholeOldModelOutlivesAStageThatIsDiscarded) {
+  write_file(dir_ / "out/b", "old");
   // Killed when the record is there, and nothing moved: at the removal of the first old key.
   int k = 0;
   const auto record_is_there = [this] {
@@ -354,7 +355,7 @@ TEST_P(PublishByFilesTest, AWholeOldModelOutlivesAStageThatIsDiscarded) {
       use(faulty);
       auto stage = create(dir_ / "out", ExistingTarget::kReplace).value();
       fill(stage);
-      put(stage, "sub/stale", "new");
+      put(stage, "b", "new");
       stage.publish().value();
     });
   }
