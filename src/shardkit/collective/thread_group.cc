@@ -28,23 +28,25 @@ constexpr std::size_t kReduceElements = 2048;
 constexpr std::size_t kWidestAccumulator = 8;  // bytes
 constexpr std::size_t kReducesPerLook = 64;
 
-bool copy(std::span<const std::byte> from, std::span<std::byte> to,
-          const Rendezvous::ShouldStop& stop) {
-  if (from.data() == to.data()) return true;
-  for (std::size_t i = 0; i < to.size(); i += kCopyBytes) {
-    if (i > 0 && stop()) return false;
-    std::memcpy(to.data() + i, from.data() + i, std::min(kCopyBytes, to.size() - i));
-  }
-  return true;
-}
-
 // Fills what this rank receives; first its own part, then the others' from the next rank on, so
 // that not all ranks read from the same one at a time.
 bool receive_all(std::size_t rank, Visits visits, const Rendezvous::ShouldStop& stop) {
+  std::size_t since_look = 0;
   for (std::size_t i = 0; i < visits.size(); ++i) {
     const std::size_t sender = (rank + i) % visits.size();
-    if (!copy(visits[sender]->call->sent_to(rank), visits[rank]->call->received_from(sender), stop))
-      return false;
+    const auto from = visits[sender]->call->sent_to(rank);
+    const auto to = visits[rank]->call->received_from(sender);
+    if (from.data() == to.data()) continue;  // in place
+    for (std::size_t done = 0; done < to.size();) {
+      if (since_look == kCopyBytes) {
+        if (stop()) return false;
+        since_look = 0;
+      }
+      const std::size_t bytes = std::min(kCopyBytes - since_look, to.size() - done);
+      std::memcpy(to.data() + done, from.data() + done, bytes);
+      done += bytes;
+      since_look += bytes;
+    }
   }
   return true;
 }

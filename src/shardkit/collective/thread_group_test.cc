@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 
@@ -85,18 +87,48 @@ TEST(ThreadGroup, ASubgroupNamesTheRanksOfTheOutermostGroup) {
   EXPECT_THAT(statuses[2], Fails(ErrorCode::kPeer, "[3, 2]"));
 }
 
-// A call ends at its deadline also in the middle of a copy, and then nobody touches the buffers
-// any more: they are freed at once, which a sanitizer would notice.
+// A call ends at its deadline also in the middle of a copy: the rest is left as it was. Then nobody
+// touches the buffers any more: they are freed at once, which a sanitizer would notice.
 TEST(ThreadGroup, TheDeadlinePassesDuringACopy) {
   for (const bool reduce : {false, true}) {
     const auto statuses = run_ranks(4, [&](ProcessGroup& group) -> Status {
-      std::vector<std::byte> buffer(96 << 20, std::byte{1});
+      const std::byte before{static_cast<unsigned char>(group.rank() + 1)};
+      std::vector<std::byte> buffer(96 << 20, before);
       SHARDKIT_TRY(group.barrier());
-      if (reduce)
-        return group.all_reduce(Accumulation::kSum, DType::kInt8, buffer, milliseconds(10));
-      return group.broadcast(buffer, 0, milliseconds(10));
+      const Status status =
+          reduce ? group.all_reduce(Accumulation::kSum, DType::kInt8, buffer, milliseconds(5))
+                 : group.broadcast(buffer, 0, milliseconds(5));
+      SHARDKIT_TRY(expect(buffer.back() == before, "the end is never reached"));
+      return status;
     });
     for (const Status& status : statuses) EXPECT_THAT(status, Fails(ErrorCode::kPeer, "had not"));
+  }
+}
+
+// Rank 0 has nothing to do and little time; it gives up while rank 1 copies, in one go, what it has
+// all the time for. That copy is done in the end, but the call has failed.
+TEST(ThreadGroup, WhoFinishesTooLateForAnotherFailsToo) {
+  constexpr std::size_t kBytes = 8 << 20;
+  int failed = 0;
+  for (int i = 0; i < 200 && failed < 5; ++i) {
+    const std::vector<std::byte> sent(kBytes, std::byte{1});
+    std::array<bool, 2> ok{};
+    const auto statuses = run_ranks(2, [&](ProcessGroup& group) -> Status {
+      SHARDKIT_TRY(group.barrier());
+      if (group.rank() == 0) {
+        std::this_thread::sleep_for(milliseconds(5));
+        ok[0] = group.gather(sent, {}, 1, milliseconds(1)).ok();
+        return {};
+      }
+      // Fresh pages make the copy slow.
+      const auto room = std::make_unique_for_overwrite<std::byte[]>(kBytes);
+      const std::vector<std::span<std::byte>> parts{{room.get(), kBytes}, {}};
+      ok[1] = group.gather({}, parts, 1).ok();
+      return {};
+    });
+    for (const Status& status : statuses) EXPECT_THAT(status, IsOk());
+    EXPECT_EQ(ok[0], ok[1]);
+    if (!ok[0]) ++failed;
   }
 }
 
