@@ -117,8 +117,9 @@ Status StagedFolder::check(FileSystem& fs, const std::string& target, ExistingTa
   SHARDKIT_TRY(check_is_folder(fs, resolved, existing));
   // A publication that was cut short has filled the target; only create() can tell. It also takes
   // the lock of a dead process over, and so removes it.
-  for (const std::string& left : {join_path(resolved, kStageInside), join_path(resolved, kLockInside),
-                                  beside(resolved, "stage"), beside(resolved, "lock")})
+  for (const std::string& left :
+       {join_path(resolved, kStageInside), join_path(resolved, kLockInside),
+        beside(resolved, "stage"), beside(resolved, "lock")})
     if (fs.info(left).ok()) return {};
   return check_is_free(fs, resolved, existing);
 }

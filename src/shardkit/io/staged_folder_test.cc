@@ -364,7 +364,8 @@ TEST_P(PublishByFilesTest, AWholeOldModelOutlivesAStageThatIsDiscarded) {
   // Another command discards the stage, and is killed at each of its removals.
   for (int unlinks = 1; unlinks < 20; ++unlinks)
     killed([&] {
-      testing::FaultyCalls faulty({testing::CallKind::kUnlink, unlinks, testing::FaultAction::kKill});
+      testing::FaultyCalls faulty(
+          {testing::CallKind::kUnlink, unlinks, testing::FaultAction::kKill});
       use(faulty);
       create(dir_ / "out", ExistingTarget::kReplace, "another " + std::to_string(unlinks)).value();
     });

@@ -107,7 +107,8 @@ class FaultsTest : public ::testing::Test {
         const Tensor local = testing::float_tensor({rows, 4}, values);
         dict.items.emplace_back(Value("t" + std::to_string(t)), DTensor{local, sharding});
       }
-      const std::string path = dir_ / ("ckpt/model_world_size_2_rank_" + std::to_string(rank) + ".pt");
+      const std::string path =
+          dir_ / ("ckpt/model_world_size_2_rank_" + std::to_string(rank) + ".pt");
       std::filesystem::remove(path);
       const auto file = posix_file_system().create(path).value();
       PtWriteOptions options;
@@ -143,7 +144,10 @@ class FaultsTest : public ::testing::Test {
     std::filesystem::remove_all(dir_ / ".out.shardkit-lock");
     old_.clear();
     if (overwrites(way))
-      old_ = {{"model.safetensors", "old"}, {"config.json", "old"}, {"sub/of/old", "old"}};
+      old_ = {{"model.safetensors.index.json", "old"},
+              {"model-00001-of-00002.safetensors", "old"},
+              {"config.json", "old"},
+              {"sub/of/old", "old"}};
     for (const auto& [path, text] : old_) write_file(dir_ / ("out/" + path), text);
     if (way == Way::kMountEmpty) std::filesystem::create_directory(dir_ / "out");
   }
@@ -212,7 +216,8 @@ class FaultsTest : public ::testing::Test {
     const Content found = content_of(dir_ / "out");
     EXPECT_TRUE(inputs() == inputs_) << "an input changed";
     if (found == new_ || found == other_new_ || found == old_) return;
-    const bool loadable = found.count("model.safetensors") + found.count("model.safetensors.index.json") > 0;
+    const bool loadable = found.contains("model.safetensors") ||
+                          found.contains("model.safetensors.index.json");
     EXPECT_TRUE(is_by_files(way)) << "neither old nor new: " << names_in(found);
     EXPECT_FALSE(loadable) << "a mixture that loads: " << names_in(found);
   }
@@ -243,7 +248,8 @@ class FaultsTest : public ::testing::Test {
     std::map<CallKind, int> counts;
     for (const CallKind kind : kKinds)
       for (Fault fault : actions) {
-        if (fault.action == FaultAction::kShort && kind != CallKind::kRead && kind != CallKind::kWrite)
+        if (fault.action == FaultAction::kShort && kind != CallKind::kRead &&
+            kind != CallKind::kWrite)
           continue;
         if (fault.number == ENOSPC && kind != CallKind::kOpen && kind != CallKind::kWrite &&
             kind != CallKind::kReserve)
@@ -383,7 +389,8 @@ TEST_F(ResumeTest, AKillDuringTheResumeLosesNothing) {
   prepare(Way::kRename);
   ASSERT_TRUE(merge_until_killed({CallKind::kWrite, write_of_block(3)}, Way::kRename, options_));
   // The second run writes the lock's line, but no identity.
-  ASSERT_TRUE(merge_until_killed({CallKind::kWrite, write_of_block(1) - 1}, Way::kRename, options_));
+  ASSERT_TRUE(
+      merge_until_killed({CallKind::kWrite, write_of_block(1) - 1}, Way::kRename, options_));
   expect_kept(4);
 }
 
@@ -421,7 +428,8 @@ TEST_F(ResumeTest, ChangedInputsDiscardTheStageAndSaySo) {
     const auto report = merge(Way::kRename, options_);
     ASSERT_TRUE(report.ok()) << report.error().message();
     EXPECT_EQ(report->blocks_kept, 0u);
-    EXPECT_THAT(report->notes, ::testing::Contains(::testing::HasSubstr("was discarded"))) << changed;
+    EXPECT_THAT(report->notes, ::testing::Contains(::testing::HasSubstr("was discarded")))
+        << changed;
     expect_no_leftover();
   }
 }
@@ -437,7 +445,8 @@ TEST_F(ResumeTest, AShardThatShrinksWhileItIsReadIsAnError) {
   } calls;
   prepare(Way::kRename);
   calls.path = dir_ / "ckpt/model_world_size_2_rank_1.pt";
-  EXPECT_THAT(merge(calls, Way::kRename, options_), Fails(ErrorCode::kIo, "the file ends too early"));
+  EXPECT_THAT(merge(calls, Way::kRename, options_),
+              Fails(ErrorCode::kIo, "the file ends too early"));
   EXPECT_FALSE(std::filesystem::exists(dir_ / "out"));
   expect_no_leftover();
 }
@@ -452,11 +461,13 @@ TEST_F(ResumeTest, AShardThatIsTouchedWhileItIsReadIsAnError) {
       return FaultyCalls::pwrite(fd, data, bytes, offset);
     }
   };
-  for (const char* name : {"ckpt/model_world_size_2_rank_1.pt", "ckpt/huggingface/tokenizer/vocab.txt"}) {
+  for (const char* name :
+       {"ckpt/model_world_size_2_rank_1.pt", "ckpt/huggingface/tokenizer/vocab.txt"}) {
     TouchingCalls calls;
     calls.path = dir_ / name;
     prepare(Way::kRename);
-    EXPECT_THAT(merge(calls, Way::kRename, options_), Fails(ErrorCode::kIo, "changed while it was merged"));
+    EXPECT_THAT(merge(calls, Way::kRename, options_),
+                Fails(ErrorCode::kIo, "changed while it was merged"));
     EXPECT_FALSE(std::filesystem::exists(dir_ / "out"));
     expect_no_leftover();
   }
