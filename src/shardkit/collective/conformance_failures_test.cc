@@ -80,7 +80,7 @@ std::vector<Case> sized_calls() {
 
 TEST_P(CollectiveFailures, OtherSizes) {
   for (const Case& each : sized_calls())
-    for (const std::size_t other : {0, 7, 9, 100000}) {
+    for (const std::size_t other : {0u, 7u, 9u, 100000u}) {
       SCOPED_TRACE(each.name + " of 8 bytes, on rank 1 of " + std::to_string(other));
       expect_all_ok([&](ProcessGroup& group) -> Status {
         Buffers buffers;

@@ -39,7 +39,7 @@ class CountingIterator {
     return a.at_ == b.at_;
   }
   friend bool operator!=(const CountingIterator& a, const CountingIterator& b) {
-    return a.at_ != b.at_;
+    return !(a == b);
   }
 
  private:

@@ -24,10 +24,11 @@ std::vector<Tie> find_ties(const MergeSource& source) {
     Tie tie{by_name.at(pair.canonical), by_name.at(pair.alias), TieState::kUnread};
     const CatalogTensor& a = catalog.tensors[tie.canonical];
     const CatalogTensor& b = catalog.tensors[tie.alias];
-    const auto [low, high] = std::minmax(tie.canonical, tie.alias);
+    const std::size_t low = std::min(tie.canonical, tie.alias);
+    const std::size_t high = std::max(tie.canonical, tie.alias);
     const bool shared = std::any_of(
         catalog.shared.begin(), catalog.shared.end(),
-        [low = low, high = high](const SharedStorage& same) {
+        [low, high](const SharedStorage& same) {
           return same.first == low && same.second == high;
         });
     if (a.shape != b.shape || a.dtype != b.dtype) tie.state = TieState::kDifferent;

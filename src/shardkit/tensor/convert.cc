@@ -32,9 +32,8 @@ HWY_INLINE hn::VFromD<D> load(D d, const std::byte* from) {
 }
 
 template <class D>
-HWY_INLINE void store(D d, hn::VFromD<D> v, std::byte* to) {
+HWY_INLINE void store([[maybe_unused]] D d, hn::VFromD<D> v, std::byte* to) {
 #if HWY_TARGET == HWY_SCALAR
-  (void)d;
   const hn::TFromD<D> lane = hn::GetLane(v);
   std::memcpy(to, &lane, sizeof(lane));
 #else
