@@ -6,6 +6,7 @@
 #   make install   the program and the C++ library, below PREFIX (/usr/local); DESTDIR as usual
 #   make dist      a program for machines with nothing installed, as dist/shardkit-*.tar.gz
 #   make interop   tests against PyTorch, transformers and safetensors, in build/interop-venv
+#   make bench     times the merge against copying the bytes
 #   make clean     removes build/, dist/ and out/
 
 JOBS ?= $(shell nproc)
@@ -14,7 +15,7 @@ INSTALL := tools/install_dependencies.sh
 PREFIX ?= /usr/local
 VENV := build/interop-venv
 
-.PHONY: build demo test install dist interop clean
+.PHONY: build demo test install dist interop bench clean
 .DEFAULT_GOAL := build
 
 build:
@@ -40,6 +41,11 @@ test:
 	else \
 	  echo "make test: FAILED, see above; again with: ctest --test-dir build --rerun-failed"; exit 1; \
 	fi
+
+# Needs some 10 GB of scratch space and a quarter of an hour; compares with PyTorch after `make interop`.
+bench: build
+	cmake --build build -j $(JOBS) --target bench_checkpoint
+	python3 bench/merge_bench.py
 
 install: build
 	cmake --build build -j $(JOBS) --target shardkit
