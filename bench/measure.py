@@ -41,12 +41,12 @@ def text(command):
 
 
 def settle(free_bytes):
-    """Brings the machine into the same state before each measurement: nothing waits to be written,
-    and `free_bytes` of free memory are there.
+    """Waits until nothing is left to be written, and touches `free_bytes` of memory.
 
     A virtual machine may give its free memory back to the host some seconds after it was freed, and
     then waits 20 times as long for each page as for a page at hand: whatever ran first would pay for
-    all. In a process of its own, since a child's peak memory starts at its parent's.
+    all. Touching memory was meant to prevent that and was seen not to: on such a machine the ratios
+    stray widely, and must not be quoted. In a process of its own, since a child's peak memory starts at its parent's.
     """
     os.sync()
     subprocess.run([sys.executable, "-c", TOUCH % free_bytes], check=True)

@@ -6,7 +6,8 @@
 Makes a checkpoint of Qwen2.5-0.5B's shapes (fp32, 8 ranks, 2 GB) in SCRATCH, or takes the one that is
 there, and needs 8 GB beside it. Each measurement of the merge is paired with one of the floor: `cat` of
 all shards to /dev/null, then writing as many bytes as the output has. The two alternate, on warm
-files, in a settled machine (measure.settle); what counts is the median of their ratios.
+files; what counts is the median of their ratios. Not to be quoted from a machine whose memory is
+not its own: see measure.settle.
 
 SHARDKIT_BENCH_PYTHON: a Python with torch, default build/interop-venv, else this one; without torch the
 checkpoint is written by bench_checkpoint and nothing else is compared.
