@@ -3,14 +3,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "shardkit/state/memory.h"
 #include "shardkit/state/pair_walk_internal.h"
+#include "shardkit/tensor/memory_range.h"
 #include "shardkit/tensor/strided_copy.h"
 
 namespace shardkit {
@@ -25,36 +24,6 @@ struct Step {
   const Tensor* to;
   std::byte* target;
 };
-
-// Addresses from a view's first byte to behind its last one.
-struct Range {
-  std::uintptr_t begin;
-  std::uintptr_t end;
-};
-
-// REQUIRES: at least one element.
-Range range_of(const Tensor& tensor, const std::byte* first) {
-  std::int64_t last = 0;
-  for (std::size_t d = 0; d < tensor.shape.size(); ++d)
-    last += (tensor.shape[d] - 1) * tensor.strides[d];
-  const auto begin = reinterpret_cast<std::uintptr_t>(first);
-  return {begin, begin + static_cast<std::uintptr_t>((last + 1) * item_bytes(tensor.dtype))};
-}
-
-// Whether each element has a place of its own. Says no to some views that interleave (sizes 2 and
-// 3, strides 3 and 2), which no PyTorch function makes by itself.
-bool has_own_places(const Tensor& tensor) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> dims;  // stride, size
-  for (std::size_t d = 0; d < tensor.shape.size(); ++d)
-    if (tensor.shape[d] > 1) dims.emplace_back(tensor.strides[d], tensor.shape[d]);
-  std::sort(dims.begin(), dims.end());
-  std::int64_t inner = 0;  // the farthest that the smaller strides reach
-  for (const auto& [stride, size] : dims) {
-    if (stride <= inner) return false;
-    inner += (size - 1) * stride;
-  }
-  return true;
-}
 
 std::optional<Error> refuse_object(const Value& value, const StatePath& path) {
   if (!value.get_if<Set>() && !value.get_if<Opaque>()) return std::nullopt;
@@ -112,22 +81,14 @@ class CopyPlan : public PairWalk {
 // No tensor may be read after a part of it was overwritten, its own step's or another's (two
 // tensors that swap places). Views that interleave are taken to overlap.
 Status CopyPlan::check_overlaps() const {
-  std::vector<Range> targets;
-  for (const Step& step : steps_) targets.push_back(range_of(*step.to, step.target));
-  std::sort(targets.begin(), targets.end(),
-            [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  // Each end becomes the farthest of all targets up to there.
-  for (std::size_t i = 1; i < targets.size(); ++i)
-    targets[i].end = std::max(targets[i].end, targets[i - 1].end);
-  for (const Step& step : steps_) {
-    const Range source = range_of(*step.from, step.source);
-    const auto behind = std::partition_point(
-        targets.begin(), targets.end(), [&](const Range& r) { return r.begin < source.end; });
-    if (behind != targets.begin() && std::prev(behind)->end > source.begin)
+  std::vector<MemoryRange> ranges;
+  for (const Step& step : steps_) ranges.push_back(memory_range(*step.to));
+  const MemoryRanges targets(std::move(ranges));
+  for (const Step& step : steps_)
+    if (targets.overlap(memory_range(*step.from)))
       return Error(ErrorCode::kInvalidArgument,
                    "a tensor to be written overlaps the one to be copied")
           .of_tensor(internal::shown_place(step.path));
-  }
   return {};
 }
 
