@@ -7,25 +7,10 @@
 #include <vector>
 
 #include "shardkit/io/path.h"
-#include "shardkit/torch_pt/reader.h"
 
 namespace shardkit {
 
 namespace {
-
-/// A rank's file, read, and as it was before it was read: a change meanwhile shows later.
-Result<std::pair<PtFile, SourceFile>> read_rank(FileSystem& fs, std::int64_t rank,
-                                                const std::string& path) {
-  SHARDKIT_ASSIGN(const FileInfo info, fs.info(path));
-  SHARDKIT_ASSIGN(PtFile file, read_pt(fs, path));
-  if (file.origin.rank && *file.origin.rank != rank)
-    return Error(ErrorCode::kIncomplete, "the file is another rank's")
-        .in_file(path)
-        .expected(fmt::format("rank {}, as its name says", rank))
-        .found(fmt::format("a file that rank {} wrote", *file.origin.rank));
-  SourceFile source{path, info.bytes, info.modified_ns, file.directory_crc};
-  return std::pair(std::move(file), std::move(source));
-}
 
 /// Whether several plain shards cut one dimension.
 bool cuts_a_dimension_twice(const Sharding& sharding) {
@@ -54,6 +39,24 @@ Status check_row_order_is_known(const Catalog& catalog) {
 
 }  // namespace
 
+Result<RankFile> read_rank_file(FileSystem& fs, const CheckpointFolder& folder, std::int64_t rank) {
+  if (rank < 0 || rank >= folder.world_size)
+    return Error(ErrorCode::kInvalidArgument, "no such rank")
+        .in_file(folder.path)
+        .expected(fmt::format("ranks 0-{}", folder.world_size - 1))
+        .found(std::to_string(rank));
+  const std::string& path = folder.rank_files[static_cast<std::size_t>(rank)];
+  SHARDKIT_ASSIGN(const FileInfo info, fs.info(path));
+  SHARDKIT_ASSIGN(PtFile file, read_pt(fs, path));
+  if (file.origin.rank && *file.origin.rank != rank)
+    return Error(ErrorCode::kIncomplete, "the file is another rank's")
+        .in_file(path)
+        .expected(fmt::format("rank {}, as its name says", rank))
+        .found(fmt::format("a file that rank {} wrote", *file.origin.rank));
+  SourceFile source{path, info.bytes, info.modified_ns, file.directory_crc};
+  return RankFile{std::move(file), std::move(source)};
+}
+
 Result<Catalog> open_checkpoint(FileSystem& fs, const CheckpointFolder& folder,
                                 PlainTensors plain) {
   CatalogBuilder builder(folder.world_size);
@@ -63,7 +66,7 @@ Result<Catalog> open_checkpoint(FileSystem& fs, const CheckpointFolder& folder,
   std::string others;
   for (std::int64_t rank = 0; rank < folder.world_size; ++rank) {
     const std::string& path = folder.rank_files[static_cast<std::size_t>(rank)];
-    auto file = read_rank(fs, rank, path);
+    auto file = read_rank_file(fs, folder, rank);
     if (!file.ok()) {
       if (first_error) {
         others += fmt::format("; also '{}': {}", base_name(path), file.error().what());
@@ -74,9 +77,9 @@ Result<Catalog> open_checkpoint(FileSystem& fs, const CheckpointFolder& folder,
     }
     // After an error the rest is still read, so that one run names every bad file.
     if (first_error) continue;
-    SHARDKIT_TRY(builder.add(rank, path, file->first.root));
-    sources.push_back(std::move(file->second));
-    before_strided_shard = before_strided_shard || file->first.origin.before_strided_shard;
+    SHARDKIT_TRY(builder.add(rank, path, file->content.root));
+    sources.push_back(std::move(file->source));
+    before_strided_shard = before_strided_shard || file->content.origin.before_strided_shard;
   }
   if (first_error) {
     if (others.empty()) return *std::move(first_error);

@@ -9,17 +9,30 @@
 #include "shardkit/checkpoint/catalog_builder.h"
 #include "shardkit/checkpoint/discover.h"
 #include "shardkit/io/file_system.h"
+#include "shardkit/torch_pt/reader.h"
 
 namespace shardkit {
+
+/// One rank's file, read, and as it was just before: a change meanwhile shows later.
+struct RankFile {
+  PtFile content;
+  SourceFile source;
+};
+
+/// Reads the file of one rank: names and layouts, no tensor bytes.
+///
+/// @param rank  0 <= rank < folder.world_size
+/// @error kInvalidArgument no such rank; kIncomplete the file says that another rank wrote it
+/// @error as read_pt
+Result<RankFile> read_rank_file(FileSystem& fs, const CheckpointFolder& folder, std::int64_t rank);
 
 /// Reads the files of all ranks and joins them.
 ///
 /// Reads each file's zip directory and pickle; time and memory grow with the number of tensors,
 /// not with their size.
 ///
-/// @error kIncomplete a file says that another rank wrote it
 /// @error kUnsupported FSDP2 over tensor parallelism by PyTorch 2.4 (torch_pt/origin.h)
-/// @error as read_pt and CatalogBuilder. Where several files cannot be read, all are named.
+/// @error as read_rank_file and CatalogBuilder. Where several files cannot be read, all are named.
 Result<Catalog> open_checkpoint(FileSystem& fs, const CheckpointFolder& folder,
                                 PlainTensors plain = PlainTensors::kAuto);
 

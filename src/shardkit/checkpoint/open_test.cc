@@ -54,6 +54,24 @@ TEST_F(OpenTest, AFileUnderAnotherRanksNameIsRefused) {
   }
 }
 
+TEST_F(OpenTest, OneRanksFileIsItsStateDict) {
+  copy("torch-2.13.0/fsdp2_fp32_w4");
+  const auto folder = discover_checkpoint(posix_file_system(), dir_ / "c");
+  ASSERT_THAT(folder, IsOk());
+  const auto file = read_rank_file(posix_file_system(), *folder, 2);
+  ASSERT_THAT(file, IsOk());
+  EXPECT_EQ(file->source.path, rank_file(2));
+  const auto* state = file->content.root.get_if<Dict>();
+  ASSERT_NE(state, nullptr);
+  const Value* embedding = find(*state, "model.embed_tokens.weight");
+  ASSERT_NE(embedding, nullptr);
+  EXPECT_EQ(embedding->get_if<DTensor>()->local.shape, (Dims{25, 24})) << "of 99 rows";
+  EXPECT_THAT(read_rank_file(posix_file_system(), *folder, 4),
+              Fails(ErrorCode::kInvalidArgument, "expected ranks 0-3, found 4"));
+  EXPECT_THAT(read_rank_file(posix_file_system(), *folder, -1),
+              Fails(ErrorCode::kInvalidArgument, "no such rank"));
+}
+
 TEST_F(OpenTest, EveryBadFileIsNamed) {
   copy("torch-2.13.0/fsdp2_fp32_w4");
   testing::write_file(rank_file(1), "");
