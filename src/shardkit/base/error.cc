@@ -51,6 +51,11 @@ Error&& Error::from_system(int number) && {
   return std::move(*this);
 }
 
+Error&& Error::with_detail(CompanionMismatch detail) && {
+  if (!companion_mismatch_) companion_mismatch_ = std::move(detail);
+  return std::move(*this);
+}
+
 std::string Error::message() const {
   std::string text = what_;
   auto add = [&text, first = true](std::string_view label, std::string_view value) mutable {

@@ -26,6 +26,12 @@ enum class ErrorCode {
 /// The code's name in snake_case, as it appears in JSON output ("corrupt", "io", ...).
 std::string_view to_string(ErrorCode code);
 
+/// A detail that only one error has: a state dict does not have the structure of the one that it is
+/// to be copied into (torch 2.13, torch/distributed/_state_dict_utils.py, CompanionMismatch).
+struct CompanionMismatch {
+  std::string path;  ///< where they differ, keys and indices joined by "."; the root is empty
+};
+
 /// An error as a value: a code, a sentence, and the place it speaks of.
 ///
 /// The place (file, byte offset, tensor, expected, found) is added as the error rises through the
@@ -40,12 +46,18 @@ class Error {
   Error&& expected(std::string_view text) &&;
   Error&& found(std::string_view text) &&;
   Error&& from_system(int number) &&;
+  Error&& with_detail(CompanionMismatch detail) &&;
 
   ErrorCode code() const { return code_; }
   const std::string& what() const { return what_; }
   const std::optional<std::string>& file() const { return file_; }
   const std::optional<std::uint64_t>& offset() const { return offset_; }
   const std::optional<std::string>& tensor() const { return tensor_; }
+  const std::optional<std::string>& expected_text() const { return expected_; }
+  const std::optional<std::string>& found_text() const { return found_; }
+  const std::optional<CompanionMismatch>& companion_mismatch() const {
+    return companion_mismatch_;
+  }
   /// The errno of a system call that failed.
   const std::optional<int>& system_number() const { return system_number_; }
 
@@ -61,6 +73,7 @@ class Error {
   std::optional<std::string> expected_;
   std::optional<std::string> found_;
   std::optional<int> system_number_;
+  std::optional<CompanionMismatch> companion_mismatch_;
 };
 
 }  // namespace shardkit

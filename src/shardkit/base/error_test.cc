@@ -28,6 +28,15 @@ TEST(Error, ThePlaceThatWasSetFirstIsKept) {
   EXPECT_EQ(error.file(), "inner");
 }
 
+TEST(Error, ADetailIsForProgramsAndNotInTheMessage) {
+  const Error plain(ErrorCode::kInvalidArgument, "no");
+  EXPECT_FALSE(plain.companion_mismatch());
+  const Error error = Error(plain).with_detail(CompanionMismatch{"a.0"});
+  ASSERT_TRUE(error.companion_mismatch());
+  EXPECT_EQ(error.companion_mismatch()->path, "a.0");
+  EXPECT_EQ(error.message(), "no");
+}
+
 Result<int> half(int n) {
   if (n % 2 != 0) return Error(ErrorCode::kInvalidArgument, "odd");
   return n / 2;

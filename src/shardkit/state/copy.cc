@@ -171,7 +171,8 @@ Result<Value> copy_state_dict(const Value& from, const Value& to) {
   if (!plan.walk(from, to)) {
     if (plan.error()) return *std::move(plan.error());
     return Error(ErrorCode::kInvalidArgument, "CompanionMismatch: " + plan.difference()->what)
-        .of_tensor(internal::shown_place(plan.difference()->path));
+        .of_tensor(internal::shown_place(plan.difference()->path))
+        .with_detail(CompanionMismatch{to_string(plan.difference()->path)});
   }
   SHARDKIT_TRY(plan.check_overlaps());
   for (const Step& step : plan.steps())

@@ -20,8 +20,8 @@ namespace shardkit {
 /// @param to  its tensors are written in place, with their own strides. Where two of them share
 ///            memory the later one's elements stay.
 /// @return    a new tree: `from`'s structure, order and plain values with the tensors of `to`
-/// @error kInvalidArgument the structures differ ("CompanionMismatch: ", as PyTorch calls it, with
-///        the path and what differs); a tensor lies in a file or has no bytes; a tensor of `to`
+/// @error kInvalidArgument the structures differ: with the detail CompanionMismatch, and its path
+///        and what differs in the text; a tensor lies in a file or has no bytes; a tensor of `to`
 ///        repeats elements (expanded), or overlaps one that is to be read
 ///        kUnsupported `from` holds a set or an Opaque, which PyTorch's type check refuses too
 ///        kCorrupt a view leaves its storage

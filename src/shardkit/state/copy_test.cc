@@ -148,6 +148,8 @@ TEST(CopyStateDict, NamesThePathOfAMismatch) {
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().tensor(), "a.1");
   EXPECT_EQ(made.error().what(), "CompanionMismatch: Tensor against int");
+  ASSERT_TRUE(made.error().companion_mismatch());
+  EXPECT_EQ(made.error().companion_mismatch()->path, made.error().tensor());
 }
 
 TEST(CopyStateDict, OntoItself) {
