@@ -32,18 +32,6 @@ std::optional<std::string> tensor_difference(const Tensor& a, const Tensor& b) {
   return std::nullopt;
 }
 
-std::optional<std::string> sharding_difference(const Sharding& a, const Sharding& b) {
-  if (a.mesh != b.mesh && !(*a.mesh == *b.mesh))
-    return fmt::format("mesh {} {} against {} {}", a.mesh->device_type(), to_string(*a.mesh),
-                       b.mesh->device_type(), to_string(*b.mesh));
-  if (a.placements != b.placements)
-    return fmt::format("placements {} against {}", joined(a.placements), joined(b.placements));
-  if (a.shard_order != b.shard_order) return "another order of sharding";
-  if (a.shape != b.shape)
-    return fmt::format("global shape {} against {}", to_string(a.shape), to_string(b.shape));
-  return std::nullopt;
-}
-
 bool is_same(const ShardMetadata& a, const ShardMetadata& b) {
   return a.box == b.box && a.rank == b.rank;
 }
@@ -152,6 +140,18 @@ std::string fingerprint(const Value& value) { return std::visit(Fingerprint(), v
 
 bool is_any_tensor(const Value& value) {
   return value.get_if<Tensor>() || value.get_if<DTensor>() || value.get_if<ShardedTensor>();
+}
+
+std::optional<std::string> sharding_difference(const Sharding& a, const Sharding& b) {
+  if (a.mesh != b.mesh && !(*a.mesh == *b.mesh))
+    return fmt::format("mesh {} {} against {} {}", a.mesh->device_type(), to_string(*a.mesh),
+                       b.mesh->device_type(), to_string(*b.mesh));
+  if (a.placements != b.placements)
+    return fmt::format("placements {} against {}", joined(a.placements), joined(b.placements));
+  if (a.shard_order != b.shard_order) return "another order of sharding";
+  if (a.shape != b.shape)
+    return fmt::format("global shape {} against {}", to_string(a.shape), to_string(b.shape));
+  return std::nullopt;
 }
 
 std::optional<std::string> form_difference(const Value& a, const Value& b) {

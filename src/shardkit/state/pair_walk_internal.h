@@ -55,6 +55,9 @@ bool is_any_tensor(const Value& value);
 /// the elements can. REQUIRES: two tensors of one kind.
 std::optional<std::string> form_difference(const Value& a, const Value& b);
 
+/// What differs in mesh, placements, order of sharding and global shape. REQUIRES: both have a mesh
+std::optional<std::string> sharding_difference(const Sharding& a, const Sharding& b);
+
 /// The local tensors of a Tensor, DTensor or ShardedTensor, in order.
 std::vector<const Tensor*> local_tensors(const Value& value);
 

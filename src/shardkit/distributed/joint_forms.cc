@@ -1,0 +1,163 @@
+// From the ranks' messages to one table, and what must be equal in it.
+#include "shardkit/distributed/joint_forms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "shardkit/distributed/agreement.h"
+#include "shardkit/distributed/form_message.h"
+#include "shardkit/state/pair_walk_internal.h"
+
+namespace shardkit {
+namespace {
+
+Error damaged() {
+  return {ErrorCode::kPeer, "a message of another rank is damaged: it is no list of tensors"};
+}
+
+Value encode_path(const StatePath& path) {
+  List parts;
+  for (const StatePath::Part& part : path.parts)
+    std::visit([&](const auto& each) { parts.items.emplace_back(each); }, part);
+  return parts;
+}
+
+Result<StatePath> decode_path(const Value& value) {
+  const auto* parts = value.get_if<List>();
+  if (!parts) return damaged();
+  StatePath path;
+  for (const Value& part : parts->items) {
+    if (const auto* text = part.get_if<std::string>()) {
+      path.parts.emplace_back(*text);
+    } else if (const auto* index = part.get_if<std::int64_t>()) {
+      path.parts.emplace_back(*index);
+    } else {
+      return damaged();
+    }
+  }
+  return path;
+}
+
+// A rank's own tensors must mean something before they are told to others.
+Status check_own(const Value& form) {
+  if (const auto* dtensor = form.get_if<DTensor>()) {
+    if (!dtensor->sharding || !dtensor->sharding->mesh)
+      return Error(ErrorCode::kInvalidArgument, "a DTensor has no sharding or no mesh");
+    SHARDKIT_TRY(check_sharding(*dtensor->sharding));
+  }
+  for (const Tensor* tensor : internal::local_tensors(form)) SHARDKIT_TRY(check_view(*tensor));
+  return {};
+}
+
+Result<std::string> encode(const std::vector<TensorForm>& tensors) {
+  List list;
+  std::set<std::string> known;
+  for (const auto& [path, form] : tensors) {
+    Status status = check_own(form);
+    if (status.ok() && !known.insert(tuple_text(path)).second)
+      status = Error(ErrorCode::kInvalidArgument, "two tensors have the same path");
+    if (!status.ok()) return std::move(status).error().of_tensor(internal::shown_place(path));
+    list.items.emplace_back(Tuple{{encode_path(path), form}});
+  }
+  return encode_form(list);
+}
+
+Error disagreement(std::string what, const std::string& name) {
+  return Error(ErrorCode::kInvalidArgument, std::move(what)).of_tensor(name);
+}
+
+// What differs that may not, whatever the local tensors.
+std::optional<std::string> joint_difference(const Value& a, const Value& b) {
+  if (kind_name(a) != kind_name(b))
+    return fmt::format("{} against {}", kind_name(a), kind_name(b));
+  if (const auto* dtensor = a.get_if<DTensor>()) {
+    const auto& other = *b.get_if<DTensor>();
+    if (dtensor->local.dtype != other.local.dtype)
+      return fmt::format("{} against {}", torch_name(dtensor->local.dtype),
+                         torch_name(other.local.dtype));
+    return internal::sharding_difference(*dtensor->sharding, *other.sharding);
+  }
+  // Of a ShardedTensor all but the shards that each rank holds itself.
+  ShardedTensor mine = *a.get_if<ShardedTensor>();
+  ShardedTensor other = *b.get_if<ShardedTensor>();
+  mine.local_shards.clear();
+  other.local_shards.clear();
+  return internal::form_difference(mine, other);
+}
+
+}  // namespace
+
+Result<JointForms> JointForms::exchange(ProcessGroup& group,
+                                        Result<std::vector<TensorForm>> mine) {
+  auto message = mine.ok() ? encode(*mine) : Result<std::string>(std::move(mine).error());
+  SHARDKIT_ASSIGN(const auto messages, exchange_messages(group, std::move(message)));
+  JointForms forms;
+  for (std::size_t rank = 0; rank < messages.size(); ++rank)
+    SHARDKIT_TRY(forms.add(static_cast<int>(rank), messages[rank]));
+  SHARDKIT_TRY(forms.check(group.size()));
+  for (const auto& [text, tensors] : forms.tensors_) forms.paths_.push_back(tensors.path);
+  return forms;
+}
+
+Status JointForms::add(int rank, const std::string& message) {
+  SHARDKIT_ASSIGN(Value root, decode_form(message));
+  auto* list = root.get_if<List>();
+  if (!list) return damaged();
+  for (Value& item : list->items) {
+    auto* pair = item.get_if<Tuple>();
+    if (!pair || pair->items.size() != 2 || !internal::is_any_tensor(pair->items[1]))
+      return damaged();
+    SHARDKIT_ASSIGN(StatePath path, decode_path(pair->items[0]));
+    Tensors& tensors = tensors_[tuple_text(path)];
+    tensors.path = std::move(path);
+    tensors.by_rank.emplace(rank, std::move(pair->items[1]));
+  }
+  return {};
+}
+
+Status JointForms::check(int group_size) const {
+  for (const auto& [text, tensors] : tensors_) {
+    const auto& [path, by_rank] = tensors;
+    const std::string name = internal::shown_place(path);
+    for (const auto& [rank, form] : by_rank) {
+      if (form.get_if<Tensor>()) continue;
+      std::vector<std::int64_t> partners;
+      if (const auto* dtensor = form.get_if<DTensor>()) {
+        const DeviceMesh& mesh = *dtensor->sharding->mesh;
+        if (!mesh.coordinate_of(rank)) continue;
+        partners = mesh.ranks();
+      } else {
+        for (int other = 0; other < group_size; ++other) partners.push_back(other);
+      }
+      for (const std::int64_t partner : partners) {
+        if (partner >= group_size)
+          return disagreement(fmt::format("a device mesh has rank {}, which is not in the process "
+                                          "group", partner), name)
+              .expected(fmt::format("ranks below {}", group_size))
+              .found(to_string(*form.get_if<DTensor>()->sharding->mesh));
+        const auto theirs = by_rank.find(static_cast<int>(partner));
+        if (theirs == by_rank.end())
+          return disagreement(fmt::format("rank {} has no tensor there, which rank {} shares with "
+                                          "it", partner, rank), name);
+        if (auto what = joint_difference(form, theirs->second))
+          return disagreement(fmt::format("ranks {} and {} disagree on it: {}", rank, partner,
+                                          *what), name);
+      }
+    }
+  }
+  return {};
+}
+
+const Value* JointForms::find(const StatePath& path, int rank) const {
+  const auto tensor = tensors_.find(tuple_text(path));
+  if (tensor == tensors_.end()) return nullptr;
+  const auto form = tensor->second.by_rank.find(rank);
+  return form == tensor->second.by_rank.end() ? nullptr : &form->second;
+}
+
+}  // namespace shardkit
