@@ -1,0 +1,134 @@
+// Whole tensors, local states to fill from them, and what must be in them, for tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardkit/base/checked_math.h"
+#include "shardkit/collective/thread_group.h"
+#include "shardkit/layout/sharding.h"
+#include "shardkit/state/memory.h"
+#include "shardkit/state/value.h"
+#include "shardkit/testing/matchers.h"
+#include "shardkit/testing/tensors.h"
+
+namespace shardkit::testing {
+
+/// Calls a function for every index of a shape, in row-major order.
+inline void for_each_index(const Dims& shape, const std::function<void(const Dims&)>& fn) {
+  const std::int64_t elements = *element_count(shape);
+  Dims index(shape.size(), 0);
+  for (std::int64_t i = 0; i < elements; ++i) {
+    fn(index);
+    for (std::size_t d = shape.size(); d-- > 0;) {
+      if (++index[d] < shape[d]) break;
+      index[d] = 0;
+    }
+  }
+}
+
+/// The bytes of one element.
+inline std::string element_at(const Tensor& tensor, const Dims& index) {
+  std::int64_t element = tensor.offset;
+  for (std::size_t d = 0; d < index.size(); ++d) element += index[d] * tensor.strides[d];
+  const std::int64_t item = item_bytes(tensor.dtype);
+  const auto* data = reinterpret_cast<const char*>(tensor.storage->memory()->data);
+  return std::string(data + element * item, static_cast<std::size_t>(item));
+}
+
+/// All elements of a tensor in memory, element by element.
+inline std::string dense_bytes(const Tensor& tensor) {
+  std::string bytes;
+  for_each_index(tensor.shape, [&](const Dims& index) { bytes += element_at(tensor, index); });
+  return bytes;
+}
+
+/// What a coordinate keeps of a whole tensor, element by element.
+inline std::string part_bytes(const Tensor& whole, const Sharding& sharding, const Dims& coordinate,
+                              CutOrder order = CutOrder::kSpec) {
+  std::vector<std::vector<std::int64_t>> rows;
+  Dims shape(whole.shape.size(), 0);
+  for (const Intervals& intervals : local_intervals(sharding, coordinate, order)) {
+    std::vector<std::int64_t> kept;
+    for (const Interval& each : intervals)
+      for (std::int64_t i = each.begin; i < each.end; ++i) kept.push_back(i);
+    shape[rows.size()] = static_cast<std::int64_t>(kept.size());
+    rows.push_back(std::move(kept));
+  }
+  std::string bytes;
+  for_each_index(shape, [&](const Dims& index) {
+    Dims global(index.size(), 0);
+    for (std::size_t d = 0; d < index.size(); ++d)
+      global[d] = rows[d][static_cast<std::size_t>(index[d])];
+    bytes += element_at(whole, global);
+  });
+  return bytes;
+}
+
+/// A tensor in which no two elements near each other are equal.
+inline Tensor numbered_tensor(DType dtype, const Dims& shape, std::uint64_t seed) {
+  Tensor tensor = make_cpu_tensor(dtype, shape).value();
+  std::byte* data = tensor.storage->memory()->data;
+  for (std::int64_t i = 0; i < tensor.bytes(); ++i) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    data[i] = static_cast<std::byte>(seed >> 56);
+  }
+  return tensor;
+}
+
+inline Tensor meta_tensor(DType dtype, const Dims& shape) {
+  Tensor tensor;
+  tensor.dtype = dtype;
+  tensor.shape = shape;
+  tensor.strides = contiguous_strides(shape);
+  tensor.storage = std::make_shared<const Storage>(
+      NoBytes(), static_cast<std::uint64_t>(*element_count(shape) * item_bytes(dtype)));
+  return tensor;
+}
+
+/// A rank's DTensor of zeros, or on the meta device. A rank outside the mesh has nothing.
+inline DTensor empty_dtensor(DType dtype, const std::shared_ptr<const Sharding>& sharding, int rank,
+                             bool meta = false, CutOrder order = CutOrder::kSpec) {
+  const auto coordinate = sharding->mesh->coordinate_of(rank);
+  const Dims shape = coordinate ? local_shape(*sharding, *coordinate, order) : Dims{0};
+  return {meta ? meta_tensor(dtype, shape) : make_cpu_tensor(dtype, shape).value(), sharding};
+}
+
+inline Dict dict_of(std::initializer_list<std::pair<std::string, Value>> items) {
+  return *make_dict(items).get_if<Dict>();
+}
+
+template <class T>
+const T& entry(const Dict& dict, const std::string& key) {
+  const Value* value = find(dict, key);
+  if (!value || !value->get_if<T>()) throw std::runtime_error("no such entry: " + key);
+  return *value->get_if<T>();
+}
+
+inline std::vector<float> floats(const Tensor& tensor) {
+  const std::string bytes = dense_bytes(tensor);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+inline void expect_all_ok(int size, const std::function<Status(ProcessGroup&)>& fn) {
+  const auto statuses = run_ranks(size, fn);
+  for (const Status& status : statuses) ASSERT_THAT(status, IsOk());
+}
+
+inline void expect_all_fail(int size, const std::function<Status(ProcessGroup&)>& fn,
+                            ErrorCode code, const std::string& text) {
+  const auto statuses = run_ranks(size, fn, {std::chrono::seconds(30)});
+  for (const Status& status : statuses) EXPECT_THAT(status, Fails(code, text));
+}
+
+}  // namespace shardkit::testing
