@@ -1,0 +1,117 @@
+// Calls the CUDA runtime through dlopen().
+#include "shardkit/state/pinned_memory.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <mutex>
+#include <string_view>
+
+namespace shardkit {
+namespace {
+
+// Of cuda_runtime_api.h and driver_types.h; the same from CUDA 11 to 13.
+constexpr unsigned kPortable = 1;  // cudaHostAllocPortable and cudaHostRegisterPortable
+constexpr int kErrorMemoryAllocation = 2;
+constexpr std::array kErrorsWithoutDevice{
+    3,    // cudaErrorInitializationError
+    34,   // cudaErrorStubLibrary
+    35,   // cudaErrorInsufficientDriver
+    46,   // cudaErrorDevicesUnavailable
+    100,  // cudaErrorNoDevice
+};
+
+constexpr std::array kLibraries{"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
+
+class CudaHostPinner : public HostPinner {
+ public:
+  Status find_functions(void* library, const std::string& name) {
+    const auto find = [&](const char* symbol, auto& function) -> Status {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
+          ::dlsym(library, symbol));
+      if (function) return {};
+      return Error(ErrorCode::kUnsupported,
+                   fmt::format("pin_memory: this CUDA runtime has no {}", symbol))
+          .in_file(name);
+    };
+    SHARDKIT_TRY(find("cudaHostAlloc", host_alloc_));
+    SHARDKIT_TRY(find("cudaFreeHost", free_host_));
+    SHARDKIT_TRY(find("cudaHostRegister", host_register_));
+    SHARDKIT_TRY(find("cudaHostUnregister", host_unregister_));
+    SHARDKIT_TRY(find("cudaGetLastError", get_last_error_));
+    return find("cudaGetErrorString", get_error_string_);
+  }
+
+  Result<std::byte*> allocate(std::size_t bytes) override {
+    void* data = nullptr;
+    SHARDKIT_TRY(check("cudaHostAlloc", bytes, host_alloc_(&data, bytes, kPortable)));
+    return static_cast<std::byte*>(data);
+  }
+  void free(std::byte* data) noexcept override { forget_error(free_host_(data)); }
+
+  Status pin(std::byte* data, std::size_t bytes) override {
+    return check("cudaHostRegister", bytes, host_register_(data, bytes, kPortable));
+  }
+  void unpin(std::byte* data) noexcept override { forget_error(host_unregister_(data)); }
+
+ private:
+  void forget_error(int code) const noexcept {
+    if (code != 0) get_last_error_();
+  }
+
+  Status check(std::string_view function, std::size_t bytes, int code) const {
+    if (code == 0) return {};
+    forget_error(code);
+    ErrorCode kind = code == kErrorMemoryAllocation ? ErrorCode::kLimit : ErrorCode::kIo;
+    for (const int without : kErrorsWithoutDevice)
+      if (code == without) kind = ErrorCode::kUnsupported;
+    return Error(kind, fmt::format("pin_memory: {} of {} bytes failed with {}: {}", function, bytes,
+                                   code, get_error_string_(code)));
+  }
+
+  int (*host_alloc_)(void**, std::size_t, unsigned) = nullptr;
+  int (*free_host_)(void*) = nullptr;
+  int (*host_register_)(void*, std::size_t, unsigned) = nullptr;
+  int (*host_unregister_)(void*) = nullptr;
+  int (*get_last_error_)() = nullptr;
+  const char* (*get_error_string_)(int) = nullptr;
+};
+
+// A library stays loaded: pinned memory may be freed at any time up to the process's end.
+Result<std::shared_ptr<HostPinner>> make_pinner(void* library, const std::string& name) {
+  auto pinner = std::make_shared<CudaHostPinner>();
+  SHARDKIT_TRY(pinner->find_functions(library, name));
+  return std::shared_ptr<HostPinner>(std::move(pinner));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<HostPinner>> load_host_pinner(const std::string& library) {
+  void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle) return make_pinner(handle, library);
+  const char* reason = ::dlerror();
+  return Error(ErrorCode::kUnsupported,
+               fmt::format("pin_memory needs the CUDA runtime, which cannot be loaded: {}",
+                           reason ? reason : "unknown"))
+      .in_file(library);
+}
+
+Result<std::shared_ptr<HostPinner>> cuda_host_pinner() {
+  static std::mutex mutex;
+  static std::shared_ptr<HostPinner> loaded;
+  const std::lock_guard lock(mutex);
+  if (loaded) return loaded;
+  for (const int flags : {RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD, RTLD_NOW | RTLD_LOCAL})
+    for (const char* name : kLibraries) {
+      void* handle = ::dlopen(name, flags);
+      if (!handle) continue;
+      SHARDKIT_ASSIGN(loaded, make_pinner(handle, name));
+      return loaded;
+    }
+  return Error(ErrorCode::kUnsupported,
+               "pin_memory needs the CUDA runtime (libcudart.so.13, .12 or .11.0), which cannot be "
+               "loaded");
+}
+
+}  // namespace shardkit
