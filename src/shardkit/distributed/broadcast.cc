@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "shardkit/distributed/agreement.h"
+#include "shardkit/collective/agreement.h"
 #include "shardkit/distributed/form_message.h"
-#include "shardkit/distributed/message.h"
+#include "shardkit/collective/message.h"
 #include "shardkit/distributed/scatter_boxes_internal.h"
 #include "shardkit/distributed/targets_internal.h"
 #include "shardkit/state/memory.h"

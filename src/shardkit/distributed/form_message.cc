@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "shardkit/base/checked_math.h"
-#include "shardkit/distributed/message.h"
+#include "shardkit/collective/message.h"
 
 namespace shardkit {
 namespace {

@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "shardkit/distributed/agreement.h"
+#include "shardkit/collective/agreement.h"
 #include "shardkit/distributed/form_message.h"
 #include "shardkit/state/pair_walk_internal.h"
 

@@ -8,7 +8,7 @@
 
 #include "shardkit/collective/thread_group.h"
 #include "shardkit/distributed/form_message.h"
-#include "shardkit/distributed/message.h"
+#include "shardkit/collective/message.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/tensors.h"
 #include "shardkit/testing/tree_text.h"

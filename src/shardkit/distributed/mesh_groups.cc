@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "shardkit/base/checked_math.h"
-#include "shardkit/distributed/agreement.h"
-#include "shardkit/distributed/message.h"
+#include "shardkit/collective/agreement.h"
+#include "shardkit/collective/message.h"
 
 namespace shardkit {
 namespace {

@@ -1,5 +1,5 @@
 // Ranks that agree, ranks that fail, ranks that are late or gone.
-#include "shardkit/distributed/agreement.h"
+#include "shardkit/collective/agreement.h"
 
 #include <gtest/gtest.h>
 

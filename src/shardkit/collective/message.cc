@@ -1,5 +1,5 @@
 // Numbers and texts to bytes and back.
-#include "shardkit/distributed/message.h"
+#include "shardkit/collective/message.h"
 
 #include <fmt/format.h>
 

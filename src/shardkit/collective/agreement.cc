@@ -1,5 +1,5 @@
 // Messages or errors of all ranks, in two rounds: sizes, then bytes.
-#include "shardkit/distributed/agreement.h"
+#include "shardkit/collective/agreement.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "shardkit/distributed/message.h"
+#include "shardkit/collective/message.h"
 
 namespace shardkit {
 namespace {
