@@ -31,7 +31,7 @@ class JointForms {
   /// @return  the same on all ranks
   /// @error the same on all ranks: as exchange_messages(); kInvalidArgument ranks disagree, a mesh
   ///        names a rank outside the group, or two tensors of a rank have the same path; what
-  ///        check_sharding() and check_view() say of a rank's own tensors. Path and ranks are named.
+  ///        check_sharding() and check_view() say of a rank's own tensors. All name path and ranks.
   /// Cost: one exchange of some 100 bytes a tensor and rank; the memory of what all ranks say.
   static Result<JointForms> exchange(ProcessGroup& group, Result<std::vector<TensorForm>> mine);
 

@@ -131,7 +131,8 @@ TEST(JointForms, ARanksOwnFaultIsEverybodysError) {
   expect_all_fail(with(DTensor{float_tensor({1}, {1}), nullptr}), kInvalid,
                   "rank 1: a DTensor has no sharding or no mesh: tensor 'w'");
   const auto no_such_dim = make_sharding({2}, {0, 1}, {Shard{4}}, {2});
-  expect_all_fail(with(DTensor{float_tensor({1}, {1}), no_such_dim}), ErrorCode::kCorrupt, "rank 1: ");
+  expect_all_fail(with(DTensor{float_tensor({1}, {1}), no_such_dim}), ErrorCode::kCorrupt,
+                  "rank 1: ");
   Tensor beyond = float_tensor({1}, {1});
   beyond.offset = 1;
   expect_all_fail(with(beyond), ErrorCode::kCorrupt, "rank 1: ");

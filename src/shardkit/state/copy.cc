@@ -9,6 +9,7 @@
 
 #include "shardkit/state/memory.h"
 #include "shardkit/state/pair_walk_internal.h"
+#include "shardkit/state/tree_map_internal.h"
 #include "shardkit/tensor/memory_range.h"
 #include "shardkit/tensor/strided_copy.h"
 
@@ -25,17 +26,11 @@ struct Step {
   std::byte* target;
 };
 
-std::optional<Error> refuse_object(const Value& value, const StatePath& path) {
-  if (!value.get_if<Set>() && !value.get_if<Opaque>()) return std::nullopt;
-  const auto* object = value.get_if<Opaque>();
-  return Error(ErrorCode::kUnsupported, "a value of this kind is not copied")
-      .of_tensor(internal::shown_place(path))
-      .found(object ? std::string_view(object->class_name) : kind_name(value));
-}
-
 // Checks everything and notes what to copy.
 class CopyPlan : public PairWalk {
  public:
+  explicit CopyPlan(bool type_check) : type_check_(type_check) {}
+
   std::optional<Error>& error() { return error_; }
   const std::vector<Step>& steps() const { return steps_; }
   Status check_overlaps() const;
@@ -44,8 +39,10 @@ class CopyPlan : public PairWalk {
 
  protected:
   bool leaf(const Value& from, const Value& to) override {
-    error_ = refuse_object(from, path());
-    if (error_) return false;
+    if (type_check_ && (from.get_if<Set>() || from.get_if<Opaque>())) {
+      error_ = internal::unexpected_object(from).of_tensor(internal::shown_place(path()));
+      return false;
+    }
     if (!internal::is_any_tensor(from)) return true;
     if (auto what = internal::form_difference(from, to)) return differ(*std::move(what));
     targets_.push_back(&to);
@@ -73,6 +70,7 @@ class CopyPlan : public PairWalk {
     return {};
   }
 
+  bool type_check_;
   std::vector<Step> steps_;
   std::vector<const Value*> targets_;
   std::optional<Error> error_;
@@ -93,81 +91,40 @@ Status CopyPlan::check_overlaps() const {
 }
 
 // A tree with its tensors exchanged for others, in the order in which they come.
-class TensorExchange {
+class TensorExchange : public internal::TreeMap {
  public:
   explicit TensorExchange(const std::vector<const Value*>& tensors) : tensors_(tensors) {}
 
-  Value make(const Value& value) {
-    if (internal::is_any_tensor(value)) return *tensors_[next_++];
-    if (const auto* list = value.get_if<List>()) return List{make(list->items)};
-    if (const auto* tuple = value.get_if<Tuple>()) return Tuple{make(tuple->items)};
-    const auto* dict = value.get_if<Dict>();
-    if (!dict) return value;
-    Dict made;
-    made.items.reserve(dict->items.size());
-    for (const auto& [key, item] : dict->items) made.items.emplace_back(key, make(item));
-    return made;
-  }
-
  private:
-  std::vector<Value> make(const std::vector<Value>& items) {
-    std::vector<Value> made;
-    made.reserve(items.size());
-    for (const Value& item : items) made.push_back(make(item));
-    return made;
-  }
+  Result<Value> tensor(const Value&) override { return *tensors_[next_++]; }
+  Result<Value> object(const Value& value) override { return create_cpu_state_dict(value); }
 
   const std::vector<const Value*>& tensors_;
   std::size_t next_ = 0;
 };
 
 // Checks that all tensors are in memory, and notes them.
-class OffloadCheck {
+class Offload : public internal::TreeMap {
  public:
   std::vector<StatePath> take_shared() { return std::move(shared_); }
 
-  Status visit(const Value& value) {
-    if (auto error = refuse_object(value, path_)) return *std::move(error);
-    if (internal::is_any_tensor(value)) return visit_tensor(value);
-    if (const auto* list = value.get_if<List>()) return visit_items(list->items);
-    if (const auto* tuple = value.get_if<Tuple>()) return visit_items(tuple->items);
-    const auto* dict = value.get_if<Dict>();
-    if (!dict) return {};
-    for (const auto& [key, item] : dict->items) {
-      path_.parts.emplace_back(internal::shown_key(key));
-      SHARDKIT_TRY(visit(item));
-      path_.parts.pop_back();
-    }
-    return {};
-  }
-
  private:
-  Status visit_items(const std::vector<Value>& items) {
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      path_.parts.emplace_back(static_cast<std::int64_t>(i));
-      SHARDKIT_TRY(visit(items[i]));
-      path_.parts.pop_back();
+  Result<Value> tensor(const Value& value) override {
+    for (const Tensor* local : internal::local_tensors(value)) {
+      SHARDKIT_TRY(first_element(*local));
     }
-    return {};
+    shared_.push_back(path());
+    return value;
   }
+  Result<Value> object(const Value& value) override { return internal::unexpected_object(value); }
 
-  Status visit_tensor(const Value& value) {
-    for (const Tensor* tensor : internal::local_tensors(value)) {
-      auto bytes = first_element(*tensor);
-      if (!bytes.ok()) return std::move(bytes).error().of_tensor(internal::shown_place(path_));
-    }
-    shared_.push_back(path_);
-    return {};
-  }
-
-  StatePath path_;
   std::vector<StatePath> shared_;
 };
 
 }  // namespace
 
-Result<Value> copy_state_dict(const Value& from, const Value& to) {
-  CopyPlan plan;
+Result<Value> copy_state_dict(const Value& from, const Value& to, bool type_check) {
+  CopyPlan plan(type_check);
   if (!plan.walk(from, to)) {
     if (plan.error()) return *std::move(plan.error());
     return Error(ErrorCode::kInvalidArgument, "CompanionMismatch: " + plan.difference()->what)
@@ -178,13 +135,13 @@ Result<Value> copy_state_dict(const Value& from, const Value& to) {
   for (const Step& step : plan.steps())
     strided_copy(item_bytes(step.from->dtype), step.from->shape, step.source, step.from->strides,
                  step.target, step.to->strides);
-  return TensorExchange(plan.targets()).make(from);
+  return TensorExchange(plan.targets()).map(from);
 }
 
 Result<OffloadedState> offload_state_dict_to_cpu(const Value& state) {
-  OffloadCheck check;
-  SHARDKIT_TRY(check.visit(state));
-  return OffloadedState{state, check.take_shared()};
+  Offload offload;
+  SHARDKIT_ASSIGN(Value offloaded, offload.map(state));
+  return OffloadedState{std::move(offloaded), offload.take_shared()};
 }
 
 }  // namespace shardkit

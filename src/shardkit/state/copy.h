@@ -19,14 +19,16 @@ namespace shardkit {
 ///
 /// @param to  its tensors are written in place, with their own strides. Where two of them share
 ///            memory the later one's elements stay.
+/// @param type_check  false: sets and objects of other classes are copied with all they hold, as
+///            create_cpu_state_dict() does, and `to` may hold anything at their place
 /// @return    a new tree: `from`'s structure, order and plain values with the tensors of `to`
 /// @error kInvalidArgument the structures differ: with the detail CompanionMismatch, and its path
 ///        and what differs in the text; a tensor lies in a file or has no bytes; a tensor of `to`
 ///        repeats elements (expanded), or overlaps one that is to be read
-///        kUnsupported `from` holds a set or an Opaque, which PyTorch's type check refuses too
+///        kUnsupported `from` holds a set or an Opaque, and type_check is true
 ///        kCorrupt a view leaves its storage
 /// Copying a tensor into itself does nothing. One thread; no memory but for the trees.
-Result<Value> copy_state_dict(const Value& from, const Value& to);
+Result<Value> copy_state_dict(const Value& from, const Value& to, bool type_check = true);
 
 struct OffloadedState {
   Value state;
