@@ -66,7 +66,7 @@ $(VENV)/installed: tests/interop/requirements.txt
 	cp $< $@
 
 interop: build $(VENV)/installed
-	cmake --build build -j $(JOBS) --target box_rule
+	cmake --build build -j $(JOBS) --target box_rule state_dict_ops
 	$(VENV)/bin/python -m pytest -p no:cacheprovider tests/interop
 
 clean:

@@ -1,4 +1,4 @@
-"""Merged folders that several tests look at are made once."""
+"""Merged folders and processes that several tests use are made once."""
 import pytest
 
 import checkpoints
@@ -17,3 +17,19 @@ def merged(tmp_path_factory):
         return folders[key]
 
     return get
+
+
+@pytest.fixture(scope="session")
+def torch_ranks():
+    """torch_ranks(size): real PyTorch on gloo (torch_ranks.py)."""
+    from torch_ranks import TorchRanks
+    started = {}
+
+    def get(size):
+        if size not in started:
+            started[size] = TorchRanks(size)
+        return started[size]
+
+    yield get
+    for ranks in started.values():
+        ranks.close()
