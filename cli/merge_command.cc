@@ -79,6 +79,7 @@ json::Value to_json(const MergeReport& report, bool planned) {
   object.add("status", planned ? "planned" : "ok");
   object.add("checkpoint", report.checkpoint);
   object.add("world_size", report.world_size);
+  object.add("meshes", to_array(report.meshes));
   object.add("target", report.target);
   object.add("weights", std::move(weights));
   object.add("sidecars", to_array(report.sidecars));
@@ -131,9 +132,9 @@ int merge(const Arguments& arguments, Streams& streams) {
   ProgressLine progress(streams);
   if (!arguments.quiet)
     options->transfer.on_progress = [&progress](const Progress& now) { progress.update(now); };
-  FileSystem& fs = posix_file_system();
+  FSDPModelMerger merger(posix_file_system(), *std::move(options));
   const bool planned = arguments.dry_run;
-  const auto report = planned ? plan_fsdp_merge(fs, *options) : merge_fsdp_checkpoint(fs, *options);
+  const auto report = planned ? merger.plan() : merger.merge_and_save();
   progress.finish();
   if (!report.ok()) return report_error(report.error(), arguments.json, streams);
   for (const std::string& warning : report->warnings)

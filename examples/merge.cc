@@ -23,7 +23,8 @@ int main(int argc, char** argv) {
     std::cerr << progress.bytes_done << " of " << progress.bytes_total << " bytes\n";
   };
 
-  const auto report = shardkit::merge_fsdp_checkpoint(shardkit::posix_file_system(), options);
+  shardkit::FSDPModelMerger merger(shardkit::posix_file_system(), options);
+  const auto report = merger.merge_and_save();
   if (!report.ok()) {
     std::cerr << report.error().message() << "\n";
     return report.error().code() == shardkit::ErrorCode::kCancelled ? 130 : 1;

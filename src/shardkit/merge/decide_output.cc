@@ -50,14 +50,12 @@ Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
   Decided decided;
   SHARDKIT_ASSIGN(choices.dtype,
                   hf::resolve(choices.dtype, source.config ? &*source.config : nullptr));
-  if (choices.plain == PlainTensors::kAuto && count_chunks(catalog) > 0) {
-    if (bytes == TensorBytes::kRead) {
-      SHARDKIT_TRY(check_concatenated(fs, source));
-    } else {
-      decided.notes.push_back(
-          fmt::format("{} plain tensors are taken for chunks; a merge refuses ranks that are all "
-                      "equal", count_chunks(catalog)));
-    }
+  if (bytes == TensorBytes::kRead) {
+    SHARDKIT_TRY(check_concatenated(fs, source, choices.plain, catalog.tensors));
+  } else if (choices.plain == PlainTensors::kAuto && count_chunks(catalog) > 0) {
+    decided.notes.push_back(
+        fmt::format("{} plain tensors are taken for chunks; a merge refuses ranks that are all "
+                    "equal", count_chunks(catalog)));
   }
   decided.dropped.assign(catalog.tensors.size(), false);
   std::vector<Tie> ties = find_ties(source);
@@ -66,7 +64,8 @@ Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
   SHARDKIT_ASSIGN(OutputPlan output,
                   plan_output(source, decided.dropped,
                               {choices.dtype, choices.max_shard_bytes, choices.replicas}));
-  return OutputDecision{std::move(output), choices, std::move(decided.dropped_ties),
+  return OutputDecision{std::move(output),        choices,
+                        bytes,                    std::move(decided.dropped_ties),
                         std::move(decided.notes), std::move(decided.warnings)};
 }
 

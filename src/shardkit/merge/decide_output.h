@@ -33,6 +33,7 @@ enum class TensorBytes {
 struct OutputDecision {
   OutputPlan output;
   OutputChoices choices;                  ///< with the dtype resolved: never kAuto
+  TensorBytes bytes = TensorBytes::kRead;
   std::vector<std::string> dropped_ties;  ///< aliases left out
   std::vector<std::string> notes;
   std::vector<std::string> warnings;

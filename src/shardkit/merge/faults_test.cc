@@ -123,7 +123,7 @@ class FaultsTest : public ::testing::Test {
 
   Content reference(MergeOptions options) {
     options.target_dir = dir_ / "reference";
-    merge_fsdp_checkpoint(posix_file_system(), options).value();
+    FSDPModelMerger(posix_file_system(), options).merge_and_save().value();
     const Content content = content_of(options.target_dir);
     std::filesystem::remove_all(options.target_dir);
     return content;
@@ -160,7 +160,8 @@ class FaultsTest : public ::testing::Test {
   Result<MergeReport> merge(FaultyCalls& calls, Way way, MergeOptions options) const {
     set(calls, way);
     if (overwrites(way)) options.existing = ExistingTarget::kReplace;
-    return merge_fsdp_checkpoint(*make_posix_file_system(calls), options);
+    const auto fs = make_posix_file_system(calls);
+    return FSDPModelMerger(*fs, options).merge_and_save();
   }
 
   Result<MergeReport> merge(Way way, const MergeOptions& options) const {
@@ -303,6 +304,23 @@ TEST_P(EveryFaultTest, AnotherCommandEndsItsOwn) {
     prepare(way);
     if (!merge_with(fault, way, options_).triggered) return false;
     expect_merges(way, other_, other_new_);
+    return true;
+  });
+}
+
+TEST_P(EveryFaultTest, CleanupRemovesWhatAKilledMergeLeft) {
+  const Way way = GetParam();
+  write_checkpoint();
+  for_every_fault({kKill}, [&](const Fault& fault) {
+    prepare(way);
+    if (!merge_with(fault, way, options_).triggered) return false;
+    FaultyCalls calls;
+    set(calls, way);
+    const auto fs = make_posix_file_system(calls);
+    const Status status = FSDPModelMerger(*fs, options_).cleanup();
+    EXPECT_TRUE(status.ok()) << status.error().message();
+    expect_no_leftover();
+    expect_whole_or_nothing(way);
     return true;
   });
 }

@@ -4,14 +4,16 @@
 
 #include <algorithm>
 
-#include "shardkit/checkpoint/discover.h"
+#include "shardkit/checkpoint/open.h"
 #include "shardkit/hf/config.h"
-#include "shardkit/hf/lora.h"
+#include "shardkit/hf/dtype_choice.h"
 #include "shardkit/io/path.h"
 #include "shardkit/merge/block_journal.h"
+#include "shardkit/merge/compare_with_reference.h"
 #include "shardkit/merge/file_sink.h"
 #include "shardkit/merge/manifest.h"
-#include "shardkit/merge/merge_source.h"
+#include "shardkit/merge/merge_to_memory.h"
+#include "shardkit/merge/plain_tensors.h"
 #include "shardkit/merge/small_file_writer.h"
 #include "shardkit/safetensors/sharded_index.h"
 
@@ -20,6 +22,8 @@ namespace {
 
 /// A target that replaces what the merge reads would destroy a checkpoint worth a week of GPUs.
 Status check_target_is_no_input(const MergeOptions& options, const MergeSource& source) {
+  if (options.target_dir.empty())
+    return Error(ErrorCode::kInvalidArgument, "no target folder is given");
   const std::string target = resolved_path(options.target_dir);
   std::vector<std::string> inputs = {source.checkpoint.path};
   if (source.hf_folder) inputs.push_back(*source.hf_folder);
@@ -118,61 +122,6 @@ Status write_others(FileSystem& fs, const MergeSource& source, const OutputDecis
   return writer.write(kManifestName, manifest_text(source, decision, files));
 }
 
-void warn(const MergeSource& source, MergeReport& report) {
-  if (!source.hf_folder) {
-    report.warnings.push_back(
-        "no huggingface/ folder beside the shards: the weights are written alone, without "
-        "config.json and tokenizer; --hf_model_config_path names a folder to take them from");
-  } else if (!source.config) {
-    report.warnings.push_back(
-        fmt::format("'{}' has no config.json: transformers cannot load the result",
-                    *source.hf_folder));
-  }
-  const auto& tensors = source.catalog->tensors;
-  const auto lora = std::count_if(tensors.begin(), tensors.end(), [](const CatalogTensor& tensor) {
-    return hf::is_lora_name(tensor.name);
-  });
-  if (lora > 0)
-    report.warnings.push_back(fmt::format(
-        "THIS IS NO PLAIN MODEL YET: {} of {} tensors have LoRA names (lora_A, base_layer, ...); "
-        "they are written as they are and the adapter is not folded in, so a loader will not "
-        "match them", lora, tensors.size()));
-}
-
-MergeReport make_report(const MergeSource& source, const OutputDecision& decision) {
-  MergeReport report;
-  report.checkpoint = source.checkpoint.path;
-  report.world_size = source.checkpoint.world_size;
-  report.summary = decision.output.plan.summary();
-  for (const PlannedFile& file : decision.output.plan.files())
-    report.weights.push_back({file.name, file.bytes});
-  for (const hf::SidecarFile& file : source.sidecars) {
-    report.sidecars.push_back(file.path);
-    if (file.path == "config.json" && source.config)
-      report.config_dtype = decision.output.config_dtype;
-  }
-  if (decision.output.index) report.sidecars.emplace_back(safetensors::kIndexFileName);
-  report.sidecars.emplace_back(kManifestName);
-  report.dropped_ties = decision.dropped_ties;
-  for (const SkippedEntry& entry : source.catalog->skipped)
-    report.skipped.push_back(fmt::format("{} ({})", entry.name, entry.kind));
-  report.notes = source.checkpoint.notes;
-  report.notes.insert(report.notes.end(), decision.notes.begin(), decision.notes.end());
-  report.warnings = source.catalog->warnings;
-  report.warnings.insert(report.warnings.end(), decision.warnings.begin(), decision.warnings.end());
-  warn(source, report);
-  return report;
-}
-
-Result<MergeSource> open_source(FileSystem& fs, const MergeOptions& options) {
-  SHARDKIT_ASSIGN(CheckpointFolder checkpoint, discover_checkpoint(fs, options.local_dir));
-  SHARDKIT_ASSIGN(MergeSource source,
-                  open_merge_source(fs, std::move(checkpoint), options.hf_folder, options.plain));
-  SHARDKIT_TRY(check_target_is_no_input(options, source));
-  SHARDKIT_TRY(StagedFolder::check(fs, options.target_dir, options.existing));
-  return source;
-}
-
 void note_stage(const StagedFolder& stage, MergeReport& report) {
   if (!stage.is_locked())
     report.warnings.emplace_back(
@@ -194,35 +143,125 @@ void note_stage(const StagedFolder& stage, MergeReport& report) {
 
 }  // namespace
 
-Result<MergeReport> merge_fsdp_checkpoint(FileSystem& fs, const MergeOptions& options) {
-  SHARDKIT_ASSIGN(const MergeSource source, open_source(fs, options));
+Result<const CheckpointFolder*> FSDPModelMerger::find_checkpoint() {
+  if (!checkpoint_) {
+    SHARDKIT_ASSIGN(checkpoint_, discover_checkpoint(fs_, options_.local_dir));
+  }
+  return &*checkpoint_;
+}
+
+Result<const MergeSource*> FSDPModelMerger::open_source() {
+  if (!source_) {
+    SHARDKIT_ASSIGN(const CheckpointFolder* checkpoint, find_checkpoint());
+    SHARDKIT_ASSIGN(source_,
+                    open_merge_source(fs_, *checkpoint, options_.hf_folder, options_.plain));
+  }
+  return &*source_;
+}
+
+Result<std::int64_t> FSDPModelMerger::get_world_size() {
+  SHARDKIT_ASSIGN(const CheckpointFolder* checkpoint, find_checkpoint());
+  return checkpoint->world_size;
+}
+
+Result<Value> FSDPModelMerger::load_rank_zero_state_dict() {
+  SHARDKIT_ASSIGN(const CheckpointFolder* checkpoint, find_checkpoint());
+  SHARDKIT_ASSIGN(RankFile file, read_rank_file(fs_, *checkpoint, 0));
+  return std::move(file.content.root);
+}
+
+Result<std::shared_ptr<const Catalog>> FSDPModelMerger::load_and_merge_state_dicts() {
+  SHARDKIT_ASSIGN(const MergeSource* source, open_source());
+  return source->catalog;
+}
+
+Result<Tensor> FSDPModelMerger::merge_by_placement(std::string_view name) {
+  SHARDKIT_ASSIGN(const MergeSource* source, open_source());
+  const std::vector<CatalogTensor>& tensors = source->catalog->tensors;
+  const auto tensor = std::find_if(tensors.begin(), tensors.end(),
+                                   [name](const CatalogTensor& t) { return t.name == name; });
+  if (tensor == tensors.end())
+    return Error(ErrorCode::kNotFound, "the checkpoint holds no such tensor")
+        .in_file(source->checkpoint.path)
+        .of_tensor(name);
+  SHARDKIT_TRY(check_concatenated(fs_, *source, options_.plain, {&*tensor, 1}));
+  SHARDKIT_ASSIGN(const hf::DTypeChoice dtype,
+                  hf::resolve(options_.dtype, source->config ? &*source->config : nullptr));
+  return merge_to_memory(fs_, source->catalog, static_cast<std::size_t>(tensor - tensors.begin()),
+                         hf::output_dtype(dtype, tensor->dtype), options_.replicas,
+                         options_.transfer);
+}
+
+Result<std::vector<Difference>> FSDPModelMerger::validate_state_dict(const Dict& reference) {
+  SHARDKIT_ASSIGN(const OutputDecision decision, decide());
+  return compare_with_reference(fs_, *source_, decision, reference, options_.transfer);
+}
+
+Result<OutputDecision> FSDPModelMerger::decide() {
+  SHARDKIT_ASSIGN(const MergeSource* source, open_source());
+  return decide_output(fs_, *source, options_, TensorBytes::kRead);
+}
+
+Status FSDPModelMerger::check_target() {
+  SHARDKIT_ASSIGN(const MergeSource* source, open_source());
+  SHARDKIT_TRY(check_target_is_no_input(options_, *source));
+  return StagedFolder::check(fs_, options_.target_dir, options_.existing);
+}
+
+Result<MergeReport> FSDPModelMerger::plan() {
+  SHARDKIT_TRY(check_target());
   SHARDKIT_ASSIGN(const OutputDecision decision,
-                  decide_output(fs, source, options, TensorBytes::kRead));
-  SHARDKIT_ASSIGN(StagedFolder stage, StagedFolder::create(fs, options.target_dir,
-                                                           stage_options(options, source, decision)));
-  MergeReport report = make_report(source, decision);
+                  decide_output(fs_, *source_, options_, TensorBytes::kUnread));
+  MergeReport report = make_merge_report(*source_, decision);
+  report.target = resolved_path(options_.target_dir);
+  return report;
+}
+
+Result<MergeReport> FSDPModelMerger::merge_and_save() {
+  SHARDKIT_TRY(check_target());  // before tensor bytes are read to decide
+  SHARDKIT_ASSIGN(const OutputDecision decision, decide());
+  return save_hf_model_and_tokenizer(decision);
+}
+
+Result<MergeReport> FSDPModelMerger::save_hf_model_and_tokenizer(const OutputDecision& decision) {
+  SHARDKIT_ASSIGN(const MergeSource* opened, open_source());
+  const MergeSource& source = *opened;
+  if (decision.bytes != TensorBytes::kRead ||
+      &decision.output.plan.catalog() != source.catalog.get())
+    return Error(ErrorCode::kInvalidArgument, "the decision is not of decide() of this merger");
+  SHARDKIT_TRY(check_target_is_no_input(options_, source));
+  SHARDKIT_ASSIGN(StagedFolder stage,
+                  StagedFolder::create(fs_, options_.target_dir,
+                                       stage_options(options_, source, decision)));
+  MergeReport report = make_merge_report(source, decision);
   report.target = stage.target();
   note_stage(stage, report);
   if (stage.found() != StagedFolder::Found::kPublishing &&
       stage.found() != StagedFolder::Found::kPublished) {
     const Plan& plan = decision.output.plan;
-    SHARDKIT_TRY(check_free_space(fs, stage, source, plan));
+    SHARDKIT_TRY(check_free_space(fs_, stage, source, plan));
     SHARDKIT_ASSIGN(std::vector<ManifestFile> files,
-                    write_weights(fs, options, plan, stage, report));
-    SHARDKIT_TRY(write_others(fs, source, decision, stage, std::move(files)));
-    SHARDKIT_TRY(check_inputs_unchanged(fs, source));
+                    write_weights(fs_, options_, plan, stage, report));
+    SHARDKIT_TRY(write_others(fs_, source, decision, stage, std::move(files)));
+    SHARDKIT_TRY(check_inputs_unchanged(fs_, source));
   }
   SHARDKIT_TRY(stage.publish());
   return report;
 }
 
-Result<MergeReport> plan_fsdp_merge(FileSystem& fs, const MergeOptions& options) {
-  SHARDKIT_ASSIGN(const MergeSource source, open_source(fs, options));
-  SHARDKIT_ASSIGN(const OutputDecision decision,
-                  decide_output(fs, source, options, TensorBytes::kUnread));
-  MergeReport report = make_report(source, decision);
-  report.target = resolved_path(options.target_dir);
-  return report;
+Status FSDPModelMerger::cleanup() {
+  const auto parent = fs_.info(parent_path(resolved_path(options_.target_dir)));
+  if (!parent.ok()) {
+    if (parent.error().code() == ErrorCode::kNotFound) return {};
+    return parent.error();
+  }
+  StageOptions options;
+  options.existing = ExistingTarget::kReplace;
+  options.identity = "cleanup";
+  // A stage that another identity left is discarded; the fresh one goes when it is destroyed.
+  SHARDKIT_ASSIGN(const StagedFolder stage,
+                  StagedFolder::create(fs_, options_.target_dir, std::move(options)));
+  return {};
 }
 
 }  // namespace shardkit

@@ -1,17 +1,25 @@
-// Merging: an FSDP checkpoint to a Hugging Face model folder.
+// FSDPModelMerger: an FSDP checkpoint to a Hugging Face model folder, step by step.
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shardkit/base/result.h"
+#include "shardkit/checkpoint/catalog.h"
+#include "shardkit/checkpoint/discover.h"
 #include "shardkit/io/file_system.h"
 #include "shardkit/io/staged_folder.h"
 #include "shardkit/merge/decide_output.h"
-#include "shardkit/plan/plan.h"
+#include "shardkit/merge/merge_report.h"
+#include "shardkit/merge/merge_source.h"
+#include "shardkit/state/compare.h"
+#include "shardkit/state/value.h"
+#include "shardkit/tensor/tensor.h"
 #include "shardkit/transfer/transfer.h"
 
 namespace shardkit {
@@ -25,40 +33,78 @@ struct MergeOptions : OutputChoices {
   TransferOptions transfer;  ///< threads, memory, progress
 };
 
-struct OutputFile {
-  std::string name;  ///< below the target
-  std::uint64_t bytes = 0;
+/// verl's merger (verl 0.9.1, model_merger/), its steps under their names; docs/from_verl.md puts
+/// both side by side, and merge/device_mesh_info.h has the two steps that need no checkpoint.
+///
+/// Each step does those before it that it needs, once, and keeps what they read; making a merger
+/// reads nothing. merge_and_save() is the steps in order. No input is ever touched. For one thread.
+class FSDPModelMerger {
+ public:
+  /// @param fs  outlives this
+  FSDPModelMerger(FileSystem& fs, MergeOptions options)
+      : fs_(fs), options_(std::move(options)) {}
+
+  /// How many ranks saved the checkpoint. @error as discover_checkpoint
+  Result<std::int64_t> get_world_size();
+
+  /// What rank 0 saved: names and layouts, tensors as ranges of its file. For a look; a merge asks
+  /// every rank. @error as get_world_size, read_rank_file
+  Result<Value> load_rank_zero_state_dict();
+
+  /// The state dicts of all ranks, joined: every tensor of the checkpoint, and where its pieces
+  /// lie. Reads no tensor bytes and takes no memory for them. Opens the Hugging Face folder, too.
+  /// @error as get_world_size, open_merge_source
+  Result<std::shared_ptr<const Catalog>> load_and_merge_state_dicts();
+
+  /// One tensor, whole, contiguous and in memory, in the dtype that the merge gives it: joined by
+  /// its placements on any mesh, replicas compared, addends reduced, whatever a merge refuses
+  /// refused. A tied alias that a merge leaves out can be had.
+  /// @error kNotFound no such tensor; as load_and_merge_state_dicts, check_concatenated,
+  ///        merge_to_memory
+  Result<Tensor> merge_by_placement(std::string_view name);
+
+  /// Where the merge and a reference differ; nothing: nowhere. See compare_with_reference.
+  /// @param reference  safetensors::read_model() of a model folder, or tensors in memory
+  /// @error as decide, compare_with_reference
+  Result<std::vector<Difference>> validate_state_dict(const Dict& reference);
+
+  /// What merge_and_save() would do: everything up to the proven plan. Reads no tensor bytes and
+  /// writes nothing. What only the bytes can tell is assumed and noted: that tied tensors are
+  /// equal, and that plain tensors alone are chunks.
+  /// @error as merge_and_save(), of the steps that are taken
+  Result<MergeReport> plan();
+
+  /// What merge_and_save() writes, decided and proven; reads the bytes of tied tensors and of plain
+  /// ones that may be chunks. @error as load_and_merge_state_dicts, decide_output
+  Result<OutputDecision> decide();
+
+  /// Merges into a model folder that transformers loads, or leaves nothing behind.
+  ///
+  /// A run that was killed leaves a stage that the same call takes up; see docs/publish.md.
+  /// @error of every step, and as save_hf_model_and_tokenizer(); nothing appears at the target then
+  Result<MergeReport> merge_and_save();
+
+  /// The last step of merge_and_save(): streams the weights, copies config and tokenizer, and lets
+  /// the folder appear.
+  /// @param decision  what decide() returned
+  /// @error kInvalidArgument the target holds what is merged, or the decision is of another catalog
+  ///        or was made without reading; kIo a full disk, or an input that changed; as StagedFolder
+  ///        and transfer
+  Result<MergeReport> save_hf_model_and_tokenizer(const OutputDecision& decision);
+
+  /// Removes what a killed merge into the target left: its stage and lock. The target stays.
+  /// @error as StagedFolder::create, also where another process merges into it
+  Status cleanup();
+
+ private:
+  Result<const CheckpointFolder*> find_checkpoint();
+  Result<const MergeSource*> open_source();
+  Status check_target();
+
+  FileSystem& fs_;
+  const MergeOptions options_;
+  std::optional<CheckpointFolder> checkpoint_;
+  std::optional<MergeSource> source_;
 };
-
-struct MergeReport {
-  std::string checkpoint;            ///< the folder that was found
-  std::int64_t world_size = 0;
-  std::string target;                ///< absolute
-  std::vector<OutputFile> weights;   ///< in the order of their names
-  std::vector<std::string> sidecars; ///< the other files, index and manifest among them
-  std::optional<DType> config_dtype; ///< as written into config.json
-  PlanSummary summary;
-  std::uint64_t blocks_kept = 0;     ///< taken over from a run that was killed
-  std::vector<std::string> dropped_ties;   ///< aliases left out
-  std::vector<std::string> skipped;        ///< entries that are no tensors
-  std::vector<std::string> notes;          ///< what was decided on the way
-  std::vector<std::string> warnings;       ///< what a person should look at
-};
-
-/// Merges a checkpoint into a model folder that transformers loads, or leaves nothing behind.
-///
-/// Opens and joins all ranks, proves the plan, then streams; see ARCHITECTURE.md for the steps. A
-/// run that was killed leaves a stage that the same call takes up; see docs/publish.md.
-///
-/// @error of every step; nothing appears at the target then, and no input is ever touched
-Result<MergeReport> merge_fsdp_checkpoint(FileSystem& fs, const MergeOptions& options);
-
-/// What merge_fsdp_checkpoint() would do: everything up to the proven plan. Reads no tensor bytes
-/// and writes nothing.
-///
-/// What only the bytes can tell is assumed and noted: that tied tensors are equal, and that plain
-/// tensors alone are chunks.
-/// @error as merge_fsdp_checkpoint(), of the steps that are taken
-Result<MergeReport> plan_fsdp_merge(FileSystem& fs, const MergeOptions& options);
 
 }  // namespace shardkit

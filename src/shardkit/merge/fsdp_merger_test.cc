@@ -7,11 +7,11 @@
 #include <map>
 
 #include "shardkit/io/file_system.h"
+#include "shardkit/merge/rank_files_test_util.h"
 #include "shardkit/safetensors/reader.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/temp_dir.h"
 #include "shardkit/testing/tensors.h"
-#include "shardkit/torch_pt/writer.h"
 
 namespace shardkit {
 namespace {
@@ -32,23 +32,16 @@ class MergeTest : public ::testing::Test {
   }
 
   void write_ranks(const std::vector<Value>& ranks) {
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-      const std::string path = dir_ / ("ckpt/model_world_size_" + std::to_string(ranks.size()) +
-                                       "_rank_" + std::to_string(rank) + ".pt");
-      std::filesystem::create_directories(dir_ / "ckpt");
-      const auto file = posix_file_system().create(path).value();
-      PtWriteOptions options;
-      options.rank = static_cast<std::int64_t>(rank);
-      write_pt(*file, ranks[rank], options).value();
-      file->close().value();
-    }
+    testing::write_ranks(dir_ / "ckpt", ranks);
   }
 
   void write_config(const std::string& text) {
     testing::write_file(dir_ / "ckpt/huggingface/config.json", text);
   }
 
-  Result<MergeReport> merge() { return merge_fsdp_checkpoint(posix_file_system(), options_); }
+  Result<MergeReport> merge() {
+    return FSDPModelMerger(posix_file_system(), options_).merge_and_save();
+  }
 
   /// The float32 tensors of the merged file.
   std::map<std::string, std::vector<float>> merged() {

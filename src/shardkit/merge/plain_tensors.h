@@ -1,7 +1,11 @@
 // Plain tensors alone: whether taking them for chunks of dimension 0 can be believed.
 #pragma once
 
+#include <span>
+
 #include "shardkit/base/result.h"
+#include "shardkit/checkpoint/catalog.h"
+#include "shardkit/checkpoint/catalog_builder.h"
 #include "shardkit/io/file_system.h"
 #include "shardkit/merge/merge_source.h"
 
@@ -11,9 +15,12 @@ namespace shardkit {
 /// ranks' tensors on dimension 0. That is refused as ambiguous where all ranks' bytes are equal
 /// (they may be replicas), or where the config implies another shape.
 ///
-/// For PlainTensors::kAuto alone: another choice is the user's word.
+/// Only PlainTensors::kAuto is doubted: another choice is the user's word.
 /// Reads the ranks' chunks of each concatenated tensor up to their first difference.
+///
+/// @param tensors  of the source's catalog: those that are wanted
 /// @error kIncomplete, naming the tensor and --plain-tensors; as RangeReader::read
-Status check_concatenated(FileSystem& fs, const MergeSource& source);
+Status check_concatenated(FileSystem& fs, const MergeSource& source, PlainTensors choice,
+                          std::span<const CatalogTensor> tensors);
 
 }  // namespace shardkit

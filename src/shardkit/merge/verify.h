@@ -30,7 +30,7 @@ Result<VerifyReport> verify_folder(FileSystem& fs, const std::string& folder);
 /// with what is in the folder instead of writing it.
 ///
 /// @param local_dir  as for a merge
-/// @error as verify_folder and merge_fsdp_checkpoint, of the steps up to the transfer
+/// @error as verify_folder and FSDPModelMerger::merge_and_save, of the steps up to the transfer
 Result<VerifyReport> verify_against_checkpoint(FileSystem& fs, const std::string& folder,
                                                const std::string& local_dir,
                                                const TransferOptions& options);

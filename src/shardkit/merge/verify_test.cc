@@ -21,7 +21,7 @@ class VerifyTest : public ::testing::Test {
     options.local_dir = checkpoint_;
     options.target_dir = dir_ / "out";
     options.max_shard_bytes = 20000;
-    merge_fsdp_checkpoint(posix_file_system(), options).value();
+    FSDPModelMerger(posix_file_system(), options).merge_and_save().value();
   }
 
   Result<VerifyReport> folder() { return verify_folder(posix_file_system(), dir_ / "out"); }

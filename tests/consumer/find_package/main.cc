@@ -8,7 +8,8 @@ int main(int, char** argv) {
   shardkit::MergeOptions options;
   options.local_dir = argv[1];
   options.target_dir = argv[2];
-  const auto report = shardkit::merge_fsdp_checkpoint(shardkit::posix_file_system(), options);
+  shardkit::FSDPModelMerger merger(shardkit::posix_file_system(), options);
+  const auto report = merger.merge_and_save();
   if (!report.ok()) {
     std::cerr << report.error().message() << "\n";
     return 1;

@@ -1,0 +1,65 @@
+#include "shardkit/merge/merge_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shardkit/hf/lora.h"
+#include "shardkit/merge/device_mesh_info.h"
+#include "shardkit/merge/manifest.h"
+#include "shardkit/safetensors/sharded_index.h"
+
+namespace shardkit {
+namespace {
+
+void warn(const MergeSource& source, MergeReport& report) {
+  if (!source.hf_folder) {
+    report.warnings.push_back(
+        "no huggingface/ folder beside the shards: the weights are written alone, without "
+        "config.json and tokenizer; --hf_model_config_path names a folder to take them from");
+  } else if (!source.config) {
+    report.warnings.push_back(
+        fmt::format("'{}' has no config.json: transformers cannot load the result",
+                    *source.hf_folder));
+  }
+  const auto& tensors = source.catalog->tensors;
+  const auto lora = std::count_if(tensors.begin(), tensors.end(), [](const CatalogTensor& tensor) {
+    return hf::is_lora_name(tensor.name);
+  });
+  if (lora > 0)
+    report.warnings.push_back(fmt::format(
+        "THIS IS NO PLAIN MODEL YET: {} of {} tensors have LoRA names (lora_A, base_layer, ...); "
+        "they are written as they are and the adapter is not folded in, so a loader will not "
+        "match them", lora, tensors.size()));
+}
+
+}  // namespace
+
+MergeReport make_merge_report(const MergeSource& source, const OutputDecision& decision) {
+  MergeReport report;
+  report.checkpoint = source.checkpoint.path;
+  report.world_size = source.checkpoint.world_size;
+  for (const DeviceMeshInfo& info : extract_device_mesh_info(*source.catalog))
+    report.meshes.push_back(to_string(info));
+  report.summary = decision.output.plan.summary();
+  for (const PlannedFile& file : decision.output.plan.files())
+    report.weights.push_back({file.name, file.bytes});
+  for (const hf::SidecarFile& file : source.sidecars) {
+    report.sidecars.push_back(file.path);
+    if (file.path == "config.json" && source.config)
+      report.config_dtype = decision.output.config_dtype;
+  }
+  if (decision.output.index) report.sidecars.emplace_back(safetensors::kIndexFileName);
+  report.sidecars.emplace_back(kManifestName);
+  report.dropped_ties = decision.dropped_ties;
+  for (const SkippedEntry& entry : source.catalog->skipped)
+    report.skipped.push_back(fmt::format("{} ({})", entry.name, entry.kind));
+  report.notes = source.checkpoint.notes;
+  report.notes.insert(report.notes.end(), decision.notes.begin(), decision.notes.end());
+  report.warnings = source.catalog->warnings;
+  report.warnings.insert(report.warnings.end(), decision.warnings.begin(), decision.warnings.end());
+  warn(source, report);
+  return report;
+}
+
+}  // namespace shardkit
