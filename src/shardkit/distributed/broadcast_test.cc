@@ -223,7 +223,8 @@ TEST(Broadcast, TensorsWithoutDimensions) {
 TEST(Broadcast, StrictRemovesWhatRank0Lacks) {
   expect_all_ok(2, [](ProcessGroup& group) -> Status {
     Dict full;
-    if (group.rank() == 0) full = dict_of({{"w", float_tensor({2}, {1, 2})}, {"n", std::int64_t{1}}});
+    if (group.rank() == 0)
+      full = dict_of({{"w", float_tensor({2}, {1, 2})}, {"n", std::int64_t{1}}});
     const Dict before = dict_of({{"old", float_tensor({1}, {0})},
                                  {"w", meta_tensor(DType::kFloat32, {2})},
                                  {"n", None{}},
