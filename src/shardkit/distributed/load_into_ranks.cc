@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "shardkit/distributed/agreement.h"
+#include "shardkit/collective/agreement.h"
 #include "shardkit/distributed/box_loader_internal.h"
 #include "shardkit/distributed/targets_internal.h"
 #include "shardkit/io/file_cache.h"
@@ -28,7 +28,7 @@ struct Work {
   std::vector<const CatalogTensor*> sources;
   std::vector<NamedTensorInfo> tensors;  ///< of the sources
   std::vector<Target> targets;
-  LoadReport report;
+  LoadIntoRanksReport report;
 };
 
 Status check_readable(const CatalogTensor& tensor) {
@@ -40,7 +40,7 @@ Status check_readable(const CatalogTensor& tensor) {
 }
 
 Result<Work> prepare(const Catalog& catalog, const Dict& local, const ProcessGroup& group,
-                     const LoadOptions& options) {
+                     const LoadIntoRanksOptions& options) {
   Work work;
   const auto keys = internal::index_keys(local);
   std::vector<bool> found(local.items.size(), false);
@@ -84,8 +84,8 @@ Status read_all(FileSystem& fs, const Work& work, std::span<const Target> target
 
 }  // namespace
 
-Result<LoadReport> load_into_ranks(FileSystem& fs, const Catalog& catalog, Dict& local,
-                                   ProcessGroup& group, const LoadOptions& options) {
+Result<LoadIntoRanksReport> load_into_ranks(FileSystem& fs, const Catalog& catalog, Dict& local,
+                                   ProcessGroup& group, const LoadIntoRanksOptions& options) {
   Result<Work> work = prepare(catalog, local, group, options);
   Result<std::vector<Target>> mine = std::vector<Target>();
   if (work.ok()) {

@@ -12,13 +12,13 @@
 
 namespace shardkit {
 
-struct LoadOptions {
+struct LoadIntoRanksOptions {
   /// Casts float64, float32, float16 and bfloat16 into each other where the local tensor has
   /// another dtype than the checkpoint (PyTorch casts whatever there is). Else that is an error.
   bool convert_floats = false;
 };
 
-struct LoadReport {
+struct LoadIntoRanksReport {
   /// Tensors of the checkpoint that this rank's state does not have, in the checkpoint's order.
   std::vector<std::string> unused;
 };
@@ -51,7 +51,7 @@ struct LoadReport {
 ///   nothing else of the local states has changed. So it is after a kPeer.
 ///
 /// Memory beside the new tensors: some MiB a rank. Cost: two exchanges, and the bytes of the boxes.
-Result<LoadReport> load_into_ranks(FileSystem& fs, const Catalog& catalog, Dict& local,
-                                   ProcessGroup& group, const LoadOptions& options = {});
+Result<LoadIntoRanksReport> load_into_ranks(FileSystem& fs, const Catalog& catalog, Dict& local,
+                                   ProcessGroup& group, const LoadIntoRanksOptions& options = {});
 
 }  // namespace shardkit

@@ -115,7 +115,7 @@ TEST_P(EveryCheckpoint, IsLoadedIntoAnyRanks) {
                           : make_cpu_tensor(whole.dtype, whole.shape).value());
           }
         }
-        SHARDKIT_ASSIGN(const LoadReport report,
+        SHARDKIT_ASSIGN(const LoadIntoRanksReport report,
                         load_into_ranks(posix_file_system(), catalog, local, group));
         EXPECT_TRUE(report.unused.empty());
         for (const auto& [key, value] : local.items) {
@@ -207,7 +207,7 @@ TEST(LoadIntoRanks, PartsOfACheckpoint) {
     Dict local = dict_of({{mine, empty_dtensor(DType::kFloat32, sharding, group.rank(), true)},
                           {"step", std::int64_t{4}},
                           {"replicate", None{}}});
-    SHARDKIT_ASSIGN(const LoadReport report,
+    SHARDKIT_ASSIGN(const LoadIntoRanksReport report,
                     load_into_ranks(posix_file_system(), catalog, local, group));
     EXPECT_EQ(dense_bytes(entry<DTensor>(local, mine).local),
               dense_bytes(entry<Tensor>(expected, mine)));
