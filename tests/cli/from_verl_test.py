@@ -16,7 +16,8 @@ VERL = {
         _load_and_merge_state_dicts merge_and_save _validate_state_dict cleanup
         ModelMergerConfig save_hf_model_and_tokenizer save_lora_adapter upload_to_huggingface""",
     "third_party/torch/distributed/_state_dict_utils.py": """
-        CompanionMismatch _identity_func _iterate_state_dict _offload_state_dict_to_cpu _copy_state_dict _create_cpu_state_dict
+        CompanionMismatch _identity_func _iterate_state_dict _all_gather_sharded_tensor
+        _gather_state_dict _offload_state_dict_to_cpu _copy_state_dict _create_cpu_state_dict
         _check_state_dict_similarity _TensorInfo _broadcast_tensors _distribute_tensors
         _broadcast_state_dict _distribute_state_dict _traverse_state_dict _flatten_state_dict
         _set_element _unflatten_state_dict""",
