@@ -48,7 +48,8 @@ Status check_mesh(const Dict& named_tensors, const std::shared_ptr<const Shardin
         .found(mesh.device_type() + " " + to_string(mesh));
   }
   if (target_spec)
-    return Error(ErrorCode::kInvalidArgument, "the model holds no DTensor to be on the target mesh");
+    return Error(ErrorCode::kInvalidArgument,
+                 "the model holds no DTensor to be on the target mesh");
   return {};
 }
 

@@ -1,4 +1,4 @@
-// fsdp2_sharded_save_to_cpu() and fsdp2_sharded_load_from_cpu(): each rank's shards, saved and put back.
+// fsdp2_sharded_save_to_cpu() and fsdp2_sharded_load_from_cpu(): a rank's shards, saved and put back
 #pragma once
 
 #include <future>
@@ -37,9 +37,9 @@ Result<Snapshot> fsdp2_sharded_save_to_cpu(const Dict& named_tensors,
 /// @error kInvalidArgument they differ, and as above; the snapshot is as it was
 Status refill_snapshot(const Dict& named_tensors, Snapshot& snapshot);
 
-/// Both in a thread of its own. Until the future is ready the live tensors must not be written (they
-/// are kept alive here), nor `snapshot` be read or moved, which must outlive that. Errors come with
-/// the future, kLimit also if the system gives no thread. Destroying the future waits.
+/// Both in a thread of its own. Until the future is ready the live tensors must not be written
+/// (they are kept alive here), nor `snapshot` be read or moved, which must outlive that. Errors come
+/// with the future, kLimit also if the system gives no thread. Destroying the future waits.
 std::future<Result<Snapshot>> fsdp2_sharded_save_to_cpu_async(Dict named_tensors,
                                                               MemoryOptions memory = {});
 std::future<Status> refill_snapshot_async(Dict named_tensors, Snapshot& snapshot);
@@ -47,8 +47,8 @@ std::future<Status> refill_snapshot_async(Dict named_tensors, Snapshot& snapshot
 /// Copies a snapshot back into the live tensors, in place. Collective.
 ///
 /// All ranks check everything first; if one finds a fault no rank writes a byte, and all return its
-/// error. verl raises on the one rank, in the middle, and leaves the others in a barrier. At the end
-/// all ranks wait for each other.
+/// error. verl raises on the one rank, in the middle, and leaves the others in a barrier. At the
+/// end all ranks wait for each other.
 ///
 /// @param target_spec  snapshot.global_spec(): the mesh that the tensors must be on. Absent only if
 ///                     no live tensor is a DTensor.

@@ -49,7 +49,7 @@ const Tensor& local(const Dict& model, const char* name) {
   return distributed ? distributed->local : *value.get_if<Tensor>();
 }
 
-// A sharded weight, one with other placements, a buffer whose rows lie in columns, a scalar, nothing.
+// A sharded weight, one with other placements, a transposed buffer, a scalar, no elements.
 Dict model(float value) {
   Tensor transposed = float_tensor({2, 3}, std::vector<float>(6, value));
   transposed.strides = {1, 2};
@@ -167,7 +167,8 @@ TEST(Refill, ThatDoesNotFitLeavesTheSnapshotAlone) {
       fsdp2_sharded_save_to_cpu(dict({{"a", float_tensor({1}, {1})}, {"w", dtensor({1, 2})}}))
           .value();
   const auto refused = [&](const char* name, const Value& w) {
-    const Status status = refill_snapshot(dict({{"a", float_tensor({1}, {9})}, {name, w}}), snapshot);
+    const Dict live = dict({{"a", float_tensor({1}, {9})}, {name, w}});
+    const Status status = refill_snapshot(live, snapshot);
     EXPECT_THAT(floats(snapshot.entries[0].tensor), ElementsAre(1));
     return status;
   };
@@ -323,7 +324,8 @@ TEST(Fsdp2Load, TheMeshIsComparedWithTheTargetSpec) {
 }
 
 TEST(Fsdp2Load, IntoTheSnapshotsOwnMemoryIsRefused) {
-  const Snapshot snapshot = fsdp2_sharded_save_to_cpu(dict({{"w", float_tensor({2}, {1, 2})}})).value();
+  const Snapshot snapshot =
+      fsdp2_sharded_save_to_cpu(dict({{"w", float_tensor({2}, {1, 2})}})).value();
   auto groups = make_thread_groups(1);
   EXPECT_THAT(fsdp2_sharded_load_from_cpu(dict({{"w", snapshot.entries[0].tensor}}), snapshot,
                                           nullptr, *groups[0]),

@@ -1,4 +1,4 @@
-// copy_megatron_model_to_cpu() and restore_megatron_model_from_cpu(): whole copies of unsharded state.
+// copy_megatron_model_to_cpu() and restore_megatron_model_from_cpu(): copies of unsharded state.
 #pragma once
 
 #include <span>

@@ -21,14 +21,18 @@ Dict chunk(const std::string& name, float value) {
   return *testing::make_dict({{name, float_tensor({2}, {value, value})}}).get_if<Dict>();
 }
 
+std::byte* first_byte(const Dict& model) {
+  return model.items[0].second.get_if<Tensor>()->storage->memory()->data;
+}
+
 float first(const Dict& model) {
   float value = 0;
-  std::memcpy(&value, model.items[0].second.get_if<Tensor>()->storage->memory()->data, sizeof value);
+  std::memcpy(&value, first_byte(model), sizeof value);
   return value;
 }
 
 void set_first(const Dict& model, float value) {
-  std::memcpy(model.items[0].second.get_if<Tensor>()->storage->memory()->data, &value, sizeof value);
+  std::memcpy(first_byte(model), &value, sizeof value);
 }
 
 TEST(MegatronSnapshot, CopiesAndPutsBackEachChunk) {

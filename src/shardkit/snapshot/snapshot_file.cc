@@ -57,7 +57,8 @@ Result<safetensors::FileLayout> lay_out_file(const Snapshot& snapshot, std::stri
     metadata.tensors.emplace_back(entry.name, entry.spec);
     specs.push_back({entry.name, entry.tensor.dtype, entry.tensor.shape});
   }
-  const std::pair<std::string, std::string> more(kMetadataKey, internal::to_json(metadata));
+  SHARDKIT_ASSIGN(std::string text, internal::to_json(metadata));
+  const std::pair<std::string, std::string> more(kMetadataKey, std::move(text));
   return safetensors::lay_out(specs, std::span(&more, 1));
 }
 
@@ -168,7 +169,7 @@ Status write_snapshot(FileSystem& fs, const std::string& folder, const Snapshot&
     status = layout.error();
   status = agree_on_status(group, std::move(status));
   if (status.ok()) status = agree_on_status(group, publish_file(fs, part, join_path(place, name)));
-  // After a failure nobody takes the part for a file; where it cannot be removed, the next save does.
+  // Nobody takes a part for a file; where it cannot be removed, the next save does it.
   if (!status.ok()) (void)fs.remove_all(part);
   return status;
 }

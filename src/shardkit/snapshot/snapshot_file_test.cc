@@ -124,7 +124,8 @@ TEST(SnapshotFile, AnotherRanksFileIsRefused) {
                              std::filesystem::copy_options::overwrite_existing);
   for (const Status& status : read_on(2, dir)) {
     EXPECT_THAT(status, Fails(ErrorCode::kInvalidArgument, "rank 1: the file is another rank's"));
-    EXPECT_THAT(status, Fails(ErrorCode::kInvalidArgument, "expected rank 1 of 2, found rank 0 of 2"));
+    EXPECT_THAT(status,
+                Fails(ErrorCode::kInvalidArgument, "expected rank 1 of 2, found rank 0 of 2"));
   }
   for (const Status& status : read_on(3, dir))
     EXPECT_THAT(status, Fails(ErrorCode::kNotFound, "world_size_3_rank_0"));
@@ -194,6 +195,9 @@ TEST(SnapshotFile, RefusesToWriteWhatItCouldNotRead) {
   made = snapshot(1);
   made.entries[0].tensor = testing::make_tensor<double>(DType::kComplex128, {1}, {0, 0});
   EXPECT_THAT(write(made), Fails(ErrorCode::kUnsupported, "no type for complex128"));
+  made = snapshot(1);
+  made.entries[0].name = std::string(17u << 20, 'x');
+  EXPECT_THAT(write(made), Fails(ErrorCode::kLimit, "names and specs of a snapshot are too long"));
   EXPECT_FALSE(std::filesystem::exists(file_of(dir, 1, 0)));
 }
 

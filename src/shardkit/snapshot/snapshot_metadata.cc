@@ -103,9 +103,10 @@ const T* at(const std::vector<T>& list, std::optional<std::int64_t> index) {
 
 std::optional<Placement> placement_from_json(const json::Value& value) {
   const auto* array = value.get_if<json::Array>();
-  const auto* kind = array && !array->items.empty() ? array->items[0].get_if<std::string>() : nullptr;
-  if (!kind) return std::nullopt;
+  if (!array || array->items.empty()) return std::nullopt;
   const auto& items = array->items;
+  const auto* kind = items[0].get_if<std::string>();
+  if (!kind) return std::nullopt;
   if (*kind == "R" && items.size() == 1) return Replicate();
   if (*kind == "S" && items.size() == 2)
     if (const auto dim = items[1].as_int64()) return Shard{*dim};
@@ -175,7 +176,7 @@ Result<std::vector<T>> list_from_json(const json::Value& document, std::string_v
 
 }  // namespace
 
-std::string to_json(const SnapshotMetadata& metadata) {
+Result<std::string> to_json(const SnapshotMetadata& metadata) {
   json::Array meshes;
   json::Array specs;
   json::Array tensors;
@@ -200,7 +201,12 @@ std::string to_json(const SnapshotMetadata& metadata) {
   document.add("meshes", std::move(meshes));
   document.add("specs", std::move(specs));
   document.add("tensors", std::move(tensors));
-  return json::write(document, json::WriteStyle::kCompact);
+  std::string text = json::write(document, json::WriteStyle::kCompact);
+  if (const std::size_t limit = json::ParseLimits().bytes; text.size() > limit)
+    return Error(ErrorCode::kLimit, "the names and specs of a snapshot are too long")
+        .expected(fmt::format("at most {} bytes", limit))
+        .found(std::to_string(text.size()));
+  return text;
 }
 
 Result<SnapshotMetadata> metadata_from_json(std::string_view text) {

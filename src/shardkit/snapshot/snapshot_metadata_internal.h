@@ -21,7 +21,8 @@ struct SnapshotMetadata {
 };
 
 /// JSON, docs/snapshots.md. REQUIRES: specs have a mesh.
-std::string to_json(const SnapshotMetadata& metadata);
+/// @error kLimit longer than metadata_from_json() takes
+Result<std::string> to_json(const SnapshotMetadata& metadata);
 
 /// Checks all that can be checked without the tensors: meshes, specs (check_sharding()), indices.
 ///

@@ -12,9 +12,9 @@
 
 namespace shardkit {
 
-/// What verl's workers have (verl 0.9.1, verl/experimental/separation/engine_workers.py): asynchronous
-/// training saves the current weights under one number, restores the ones that made the samples,
-/// computes with them, and goes back. For one thread at a time; each rank has its own store.
+/// What verl's workers have (verl 0.9.1, verl/experimental/separation/engine_workers.py):
+/// asynchronous training saves the current weights under one number, restores the ones that made
+/// the samples, computes with them, and goes back. For one thread at a time; each rank has its own.
 class SnapshotStore {
  public:
   /// @param memory  of all snapshots
