@@ -40,25 +40,23 @@ def text(command):
     return command if isinstance(command, str) else shlex.join(str(a) for a in command)
 
 
-def settle(free_bytes):
-    """Waits until nothing is left to be written, and touches `free_bytes` of memory.
+def settle(folder, output_bytes):
+    """Brings the machine into the state in which a run starts: the memory that it will write to is at hand.
 
-    A virtual machine may give its free memory back to the host some seconds after it was freed, and
-    then waits 20 times as long for each page as for a page at hand: whatever ran first would pay for
-    all. Touching memory was meant to prevent that and was seen not to: on such a machine the ratios
-    stray widely, and must not be quoted. In a process of its own, since a child's peak memory starts at its parent's.
+    A virtual machine gives memory that was free for about a second back to the host, and then waits up
+    to 20 times as long for each page as for one at hand: the same copy takes 0.4 s or 1.5 s. So a file
+    somewhat larger than the output is written and removed right before each run; the system hands out
+    first what was freed last. Runs of much more than a second outlive that and stray again.
     """
-    os.sync()
-    subprocess.run([sys.executable, "-c", TOUCH % free_bytes], check=True)
+    os.sync()  # or the last run is still being written
+    warm = folder / "warm"
+    with open(warm, "wb", buffering=0) as file:
+        for _ in range(output_bytes * 5 // 4 // len(ZEROS) + 1):
+            file.write(ZEROS)
+    warm.unlink()
 
 
-TOUCH = """
-import mmap
-memory = mmap.mmap(-1, %d)
-memory.madvise(mmap.MADV_HUGEPAGE)
-for at in range(0, len(memory), 4096):
-    memory[at] = 1
-"""
+ZEROS = bytes(1 << 20)
 
 
 def median(values):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Measures the merge against copying the bytes, and against what PyTorch users have today.
 
-    python3 bench/merge_bench.py [--runs 9] [--folder SCRATCH] [--program build/shardkit]
+    python3 bench/merge_bench.py [--runs 9] [--only PART] [--folder SCRATCH] [--program build/shardkit]
 
 Makes a checkpoint of Qwen2.5-0.5B's shapes (fp32, 8 ranks, 2 GB) in SCRATCH, or takes the one that is
-there, and needs 8 GB beside it. Each measurement of the merge is paired with one of the floor: `cat` of
-all shards to /dev/null, then writing as many bytes as the output has. The two alternate, on warm
-files; what counts is the median of their ratios. Not to be quoted from a machine whose memory is
-not its own: see measure.settle.
+there, and needs 10 GB beside it. Each measurement of the merge is paired with one of the floor: `cat` of
+all shards to /dev/null, then writing as many bytes as the output has with `dd bs=1M`, which is what
+people type, and what stays in a processor's cache. The two alternate, on warm files and each after
+measure.settle; what counts is the median of their ratios.
 
 SHARDKIT_BENCH_PYTHON: a Python with torch, default build/interop-venv, else this one; without torch the
 checkpoint is written by bench_checkpoint and nothing else is compared.
@@ -25,6 +25,8 @@ import measure
 
 BENCH = pathlib.Path(__file__).resolve().parent
 ROOT = BENCH.parent
+PARTS = ["bfloat16", "keep", "torch", "verl", "hard", "quick"]
+VERL_RUNS = 3  # of half a minute each, and far from the other
 
 
 def imports(python, modules):
@@ -68,7 +70,7 @@ class Bench:
                 *([] if synced else ["--no-fsync"])]
 
     def floor_command(self, out_bytes, synced):
-        return ("cat %s/*.pt > /dev/null; dd if=/dev/zero of=%s bs=8M iflag=count_bytes count=%d%s "
+        return ("cat %s/*.pt > /dev/null; dd if=/dev/zero of=%s bs=1M iflag=count_bytes count=%d%s "
                 "status=none" % (self.checkpoint, self.out, out_bytes,
                                  " conv=fsync" if synced else ""))
 
@@ -77,42 +79,46 @@ class Bench:
             shutil.rmtree(self.out)
         self.out.unlink(missing_ok=True)
 
-    def measure(self, command):
+    def measure(self, command, output_bytes):
         self.clear()
-        measure.settle(3 << 30)
+        measure.settle(self.folder, output_bytes)
         return measure.run(command)
 
     def output_bytes(self):
         return sum(file.stat().st_size for file in self.out.iterdir() if file.is_file())
 
-    def pairs(self, first, second):
+    def pairs(self, first, second, runs):
         """Runs two commands in turn, each first every other time."""
+        measure.run(first)  # warms what both read
+        output_bytes = self.output_bytes()
         left, right = [], []
-        for i in range(self.runs):
+        for i in range(runs):
             for command, done in ([(first, left), (second, right)] if i % 2 == 0 else
                                   [(second, right), (first, left)]):
-                done.append(self.measure(command))
+                done.append(self.measure(command, output_bytes))
         return left, right
 
     def report(self, name, ours, theirs, command, other):
         ratios = [a.seconds / b.seconds for a, b in zip(ours, theirs)]
         print("\n## %s" % name)
         print("$ %s\n$ %s" % (measure.text(command), measure.text(other)))
-        print("ratio %s; merge %.2f s, %.2f s of processor, peak %s; other %.2f s, %.2f s, peak %s" % (
-            measure.spread(ratios), measure.median([r.seconds for r in ours]),
-            measure.median([r.cpu_seconds for r in ours]),
-            measure.mib(max(r.peak_bytes for r in ours)),
-            measure.median([r.seconds for r in theirs]),
-            measure.median([r.cpu_seconds for r in theirs]),
-            measure.mib(max(r.peak_bytes for r in theirs))), flush=True)
+        print("ratio %s of %d pairs" % (measure.spread(ratios), len(ratios)))
+        for who, runs in (("merge", ours), ("other", theirs)):
+            print("%s: %s s; %.2f s of processor; peak %s" % (
+                who, measure.spread([r.seconds for r in runs]),
+                measure.median([r.cpu_seconds for r in runs]),
+                measure.mib(max(r.peak_bytes for r in runs))), flush=True)
 
-    def against_floor(self, dtype, synced):
-        merge = self.merge_command(dtype, synced)
-        self.measure(merge)  # warms the shards too
-        floor = self.floor_command(self.output_bytes(), synced)
-        self.report("merge to %s, %s, against the floor" % (dtype, "synced" if synced else
-                                                           "--no-fsync"),
-                    *self.pairs(merge, floor), merge, floor)
+    def against_floor(self, dtype):
+        for synced in (False, True):
+            merge = self.merge_command(dtype, synced)
+            self.clear()
+            measure.run(merge)
+            floor = self.floor_command(self.output_bytes(), synced)
+            self.clear()
+            self.report("merge to %s, %s, against the floor" %
+                        (dtype, "synced" if synced else "--no-fsync"),
+                        *self.pairs(merge, floor, self.runs), merge, floor)
 
     def against_verl(self):
         if not self.verl:
@@ -120,10 +126,10 @@ class Bench:
             return
         verl = [self.verl, "-m", "verl.model_merger", "merge", "--backend", "fsdp", "--local_dir",
                 self.checkpoint, "--target_dir", self.out]
-        for synced in (True, False):
-            merge = self.merge_command("bfloat16", synced)
-            self.report("merge to bfloat16, %s, against verl's merger" %
-                        ("synced" if synced else "--no-fsync"), *self.pairs(merge, verl), merge, verl)
+        merge = self.merge_command("bfloat16", True)
+        self.clear()
+        self.report("merge to bfloat16, synced, against verl's merger, which does not sync",
+                    *self.pairs(merge, verl, VERL_RUNS), merge, verl)
 
     def against_consolidation(self):
         if not self.torch:
@@ -134,8 +140,26 @@ class Bench:
             measure.run([self.torch, script, "prepare", self.checkpoint, self.shards])
         merge = self.merge_command("keep", False)
         other = "mkdir %s && %s %s run %s %s" % (self.out, self.torch, script, self.shards, self.out)
+        self.clear()
         self.report("merge keep, --no-fsync, against PyTorch's consolidation",
-                    *self.pairs(merge, other), merge, other)
+                    *self.pairs(merge, other, self.runs), merge, other)
+
+    def hard_layouts(self):
+        """Peak memory where every piece is strided or summed: what bounds it must hold at any layout."""
+        checkpoint = self.folder / "hard"
+        if not checkpoint.exists():
+            measure.run([self.program.parent / "bench_checkpoint", "hard", checkpoint])
+        print("\n## transposed, column-sharded and Partial sources, 8 ranks, fp32: peak memory")
+        for threads, budget in ((1, 256), (2, 256), (8, 256), (8, 64), (2, 1024)):
+            command = [self.program, "merge", "--backend", "fsdp", "--local_dir", checkpoint,
+                       "--target_dir", self.out, "--quiet", "--no-fsync", "--threads", threads,
+                       "--memory-budget", "%dMiB" % budget]
+            self.clear()
+            done = measure.run(command)
+            print("$ %s\npeak %s, at most %d MiB allowed: %s; %.2f s" % (
+                measure.text(command), measure.mib(done.peak_bytes), budget + 64,
+                "kept" if done.peak_bytes <= (budget + 64) << 20 else "NOT KEPT", done.seconds),
+                flush=True)
 
     def quick_commands(self):
         for name, command in [("inspect", [self.program, "inspect", self.checkpoint]),
@@ -147,15 +171,14 @@ class Bench:
                 1000 * measure.median([r.cpu_seconds for r in runs]),
                 measure.mib(max(r.peak_bytes for r in runs))), flush=True)
 
-    def all(self):
-        print("# %s\n# commit %s; %d pairs each" % (measure.machine(), measure.commit(ROOT), self.runs))
+    def all(self, only):
+        print("# %s\n# commit %s" % (measure.machine(), measure.commit(ROOT)))
         self.make_checkpoint()
-        for dtype in ("bfloat16", "keep"):
-            for synced in (False, True):
-                self.against_floor(dtype, synced)
-        self.against_consolidation()
-        self.quick_commands()
-        self.against_verl()
+        parts = {"bfloat16": lambda: self.against_floor("bfloat16"),
+                 "keep": lambda: self.against_floor("keep"), "torch": self.against_consolidation,
+                 "verl": self.against_verl, "hard": self.hard_layouts, "quick": self.quick_commands}
+        for name in PARTS if only is None else [only]:
+            parts[name]()
         self.clear()
         print("\n# %s" % measure.machine())
 
@@ -163,16 +186,17 @@ class Bench:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--folder", help="scratch; default: a temporary one, removed at the end")
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build" / "shardkit")
     arguments = parser.parse_args()
     if arguments.folder:
         pathlib.Path(arguments.folder).mkdir(parents=True, exist_ok=True)
-        Bench(arguments).all()
+        Bench(arguments).all(arguments.only)
         return
     with tempfile.TemporaryDirectory(prefix="shardkit_bench_") as folder:
         arguments.folder = folder
-        Bench(arguments).all()
+        Bench(arguments).all(arguments.only)
 
 
 if __name__ == "__main__":

@@ -35,9 +35,8 @@ class WritableFile {
  public:
   virtual ~WritableFile() = default;
 
-  /// Makes the file this long and takes the room on the disk at once: writing is then several times
-  /// faster, and a full disk shows before the work is done. Where the file system cannot, nothing
-  /// happens. @error kIo
+  /// Makes the file this long and takes the room on the disk at once, so that a full disk shows before
+  /// the work is done. Where the file system cannot, nothing happens. @error kIo
   virtual Status reserve(std::uint64_t /*bytes*/) { return {}; }
   /// Writes all of `data` at `offset`; threads may write different ranges at once.
   /// @error kIo

@@ -50,18 +50,18 @@ class ReferenceSink final : public BlockSink {
  public:
   ReferenceSink(FileSystem& fs, std::vector<Pair>& pairs) : files_(fs, kOpenFiles), pairs_(pairs) {}
 
-  Status write(std::size_t file, std::uint64_t offset, std::span<const std::byte> block) override {
+  Status write(std::size_t file, std::uint64_t offset, std::span<const std::byte> part) override {
     Pair& pair = pairs_[file];
     const auto item = static_cast<std::uint64_t>(item_bytes(pair.reference.dtype));
     const auto begin = static_cast<std::int64_t>(offset / item);
-    const auto end = begin + static_cast<std::int64_t>(block.size() / item);
-    std::vector<std::byte> expected(block.size());
+    const auto end = begin + static_cast<std::int64_t>(part.size() / item);
+    std::vector<std::byte> expected(part.size());
     RangeReader reader(files_, kBufferBytes);
-    SHARDKIT_TRY(reader.read(pair.reference, begin, end, pair.reference.dtype,
+    SHARDKIT_TRY(reader.read(PieceIndex(pair.reference), begin, end, pair.reference.dtype,
                              ReplicaPolicy::kFirst, expected.data()));
-    const auto differ = std::mismatch(block.begin(), block.end(), expected.begin()).first;
-    if (differ == block.end()) return {};
-    const auto byte = static_cast<std::uint64_t>(differ - block.begin());
+    const auto differ = std::mismatch(part.begin(), part.end(), expected.begin()).first;
+    if (differ == part.end()) return {};
+    const auto byte = static_cast<std::uint64_t>(differ - part.begin());
     const std::lock_guard lock(mutex_);
     pair.first_other = std::min(pair.first_other, begin + static_cast<std::int64_t>(byte / item));
     return {};

@@ -358,10 +358,18 @@ class ResumeTest : public FaultsTest {
     write_checkpoint(384 << 10);
   }
 
-  /// Blocks that are written: two a file. A block and its journal record are a write each, after
-  /// the lock's line and the stage's identity.
+  /// Blocks that are written: two a file, one of 8 MiB and one of 4 MiB and a header. Each part of
+  /// 1 MiB is a write, and so is the block's journal record.
   static constexpr int kBlocks = 6;
-  static int write_of_block(int block) { return 3 + 2 * block; }
+  static constexpr int kFirstParts = 8;
+  static constexpr int kSecondParts = 5;
+  /// After the lock's line and the stage's identity.
+  static int write_of_block(int block) {
+    return 3 + block / 2 * (kFirstParts + kSecondParts + 2) + block % 2 * (kFirstParts + 1);
+  }
+  static int write_of_record(int block) {
+    return write_of_block(block) + (block % 2 == 0 ? kFirstParts : kSecondParts);
+  }
 
   std::string stage_file(const std::string& name) const {
     return dir_ / (".out.shardkit-stage/" + name);
@@ -376,16 +384,16 @@ class ResumeTest : public FaultsTest {
   /// The same command again; it must keep so many blocks and be complete.
   void expect_kept(std::uint64_t blocks) {
     struct CountingCalls : FaultyCalls {
-      std::atomic<int> large_writes = 0;
+      std::atomic<int> records = 0;
       ssize_t pwrite(int fd, const void* data, std::size_t bytes, off_t offset) override {
-        if (bytes > (1 << 20)) ++large_writes;
+        if (bytes == 32) ++records;
         return FaultyCalls::pwrite(fd, data, bytes, offset);
       }
     } calls;
     const auto report = merge(calls, Way::kRename, options_);
     ASSERT_TRUE(report.ok()) << report.error().message();
     EXPECT_EQ(report->blocks_kept, blocks);
-    EXPECT_EQ(calls.large_writes, kBlocks - static_cast<int>(blocks));
+    EXPECT_EQ(calls.records, kBlocks - static_cast<int>(blocks));
     EXPECT_TRUE(content_of(dir_ / "out") == new_);
     expect_no_leftover();
   }
@@ -393,11 +401,11 @@ class ResumeTest : public FaultsTest {
 
 TEST_F(ResumeTest, AfterAKillAtAnyWriteTheBlocksBeforeItAreKept) {
   for (int block = 0; block < kBlocks; ++block)
-    for (const int before_record : {0, 1}) {
-      SCOPED_TRACE(::testing::Message() << block << (before_record ? ", not recorded" : ""));
+    for (const int write :
+         {write_of_block(block), write_of_block(block) + 3, write_of_record(block)}) {
+      SCOPED_TRACE(::testing::Message() << "block " << block << ", write " << write);
       prepare(Way::kRename);
-      ASSERT_TRUE(merge_until_killed({CallKind::kWrite, write_of_block(block) + before_record},
-                                     Way::kRename, options_));
+      ASSERT_TRUE(merge_until_killed({CallKind::kWrite, write}, Way::kRename, options_));
       expect_kept(static_cast<std::uint64_t>(block));
       if (HasFailure()) return;
     }
@@ -406,9 +414,10 @@ TEST_F(ResumeTest, AfterAKillAtAnyWriteTheBlocksBeforeItAreKept) {
 TEST_F(ResumeTest, AKillDuringTheResumeLosesNothing) {
   prepare(Way::kRename);
   ASSERT_TRUE(merge_until_killed({CallKind::kWrite, write_of_block(3)}, Way::kRename, options_));
-  // The second run writes the lock's line, but no identity.
+  // The second run writes the lock's line, but no identity; then block 3 and its record.
+  constexpr int kWriteOfBlock4 = 1 + kSecondParts + 1 + 1;
   ASSERT_TRUE(
-      merge_until_killed({CallKind::kWrite, write_of_block(1) - 1}, Way::kRename, options_));
+      merge_until_killed({CallKind::kWrite, kWriteOfBlock4}, Way::kRename, options_));
   expect_kept(4);
 }
 
@@ -474,7 +483,7 @@ TEST_F(ResumeTest, AShardThatIsTouchedWhileItIsReadIsAnError) {
     std::string path;
     int writes = 0;
     ssize_t pwrite(int fd, const void* data, std::size_t bytes, off_t offset) override {
-      if (bytes > (1 << 20) && ++writes == 2)
+      if (bytes == (1 << 20) && ++writes == 2)
         std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now());
       return FaultyCalls::pwrite(fd, data, bytes, offset);
     }

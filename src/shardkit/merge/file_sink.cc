@@ -1,5 +1,7 @@
 #include "shardkit/merge/file_sink.h"
 
+#include <algorithm>
+
 #include "shardkit/transfer/block_hash.h"
 
 namespace shardkit {
@@ -14,31 +16,46 @@ FileSink::FileSink(FileSystem& fs, StagedFolder& stage, BlockJournal& journal, c
   }
 }
 
-Result<bool> FileSink::has(std::size_t file, std::uint64_t offset, std::span<std::byte> scratch) {
+Result<bool> FileSink::has(std::size_t file, std::uint64_t offset, std::uint64_t bytes,
+                           std::span<std::byte> scratch) {
   const std::uint64_t block = offset / kBlockBytes;
   const auto recorded = journal_.recorded(file, block);
   if (!recorded || !outputs_[file].exists) return false;
   const auto written = fs_.open(stage_.content_path(plan_.files()[file].name));
-  if (!written.ok() || offset + scratch.size() > (*written)->size()) return false;
-  if (!(*written)->read_at(offset, scratch).ok()) return false;
-  if (block_hash(scratch) != *recorded) return false;
+  if (!written.ok() || offset + bytes > (*written)->size()) return false;
+  BlockHasher hasher;
+  for (std::uint64_t done = 0; done < bytes;) {
+    const auto part = scratch.first(
+        static_cast<std::size_t>(std::min<std::uint64_t>(scratch.size(), bytes - done)));
+    if (!(*written)->read_at(offset + done, part).ok()) return false;
+    hasher.add(part);
+    done += part.size();
+  }
+  if (hasher.finish() != *recorded) return false;
   // Opened though nothing is written: it must still be synced with the rest.
   SHARDKIT_TRY(opened(file));
   {
     const std::lock_guard lock(mutex_);
     ++blocks_kept_;
   }
-  SHARDKIT_TRY(end_block(file, block, *recorded));
+  SHARDKIT_TRY(count_block(file, block, *recorded));
   return true;
 }
 
-Status FileSink::write(std::size_t file, std::uint64_t offset, std::span<const std::byte> block) {
+Status FileSink::write(std::size_t file, std::uint64_t offset, std::span<const std::byte> part) {
   SHARDKIT_ASSIGN(const auto target, opened(file));
-  SHARDKIT_TRY(target->write_at(offset, block));
-  if (stage_.durability() == Durability::kSynced) target->start_writeback(offset, block.size());
-  const std::uint64_t hash = block_hash(block);
-  SHARDKIT_TRY(journal_.append(file, offset / kBlockBytes, hash));
-  return end_block(file, offset / kBlockBytes, hash);
+  return target->write_at(offset, part);
+}
+
+Status FileSink::end_block(std::size_t file, std::uint64_t offset, std::uint64_t bytes,
+                           std::uint64_t hash) {
+  if (stage_.durability() == Durability::kSynced) {
+    SHARDKIT_ASSIGN(const auto target, opened(file));
+    target->start_writeback(offset, bytes);
+  }
+  const std::uint64_t block = offset / kBlockBytes;
+  SHARDKIT_TRY(journal_.append(file, block, hash));
+  return count_block(file, block, hash);
 }
 
 Result<std::shared_ptr<WritableFile>> FileSink::opened(std::size_t file) {
@@ -51,12 +68,14 @@ Result<std::shared_ptr<WritableFile>> FileSink::opened(std::size_t file) {
     } else {
       SHARDKIT_ASSIGN(output.file, stage_.create_file(planned.name));
     }
-    SHARDKIT_TRY(output.file->reserve(planned.bytes));
+    // A scratch disk need not even choose the places for bytes that need never reach it.
+    if (stage_.durability() == Durability::kSynced)
+      SHARDKIT_TRY(output.file->reserve(planned.bytes));
   }
   return output.file;
 }
 
-Status FileSink::end_block(std::size_t file, std::uint64_t block, std::uint64_t hash) {
+Status FileSink::count_block(std::size_t file, std::uint64_t block, std::uint64_t hash) {
   std::shared_ptr<WritableFile> finished;
   {
     const std::lock_guard lock(mutex_);

@@ -15,15 +15,18 @@
 namespace shardkit {
 
 /// Opens each file at its first block; finishes it after its last, so that few are open at
-/// once however many there are. Hashes every block and records it; takes over blocks of a stage
+/// once however many there are. Records the hash of every block; takes over blocks of a stage
 /// that was taken up, where the journal's hash proves them.
 class FileSink final : public BlockSink {
  public:
   /// All outlive this.
   FileSink(FileSystem& fs, StagedFolder& stage, BlockJournal& journal, const Plan& plan);
 
-  Result<bool> has(std::size_t file, std::uint64_t offset, std::span<std::byte> scratch) override;
-  Status write(std::size_t file, std::uint64_t offset, std::span<const std::byte> block) override;
+  Result<bool> has(std::size_t file, std::uint64_t offset, std::uint64_t bytes,
+                   std::span<std::byte> scratch) override;
+  Status write(std::size_t file, std::uint64_t offset, std::span<const std::byte> part) override;
+  Status end_block(std::size_t file, std::uint64_t offset, std::uint64_t bytes,
+                   std::uint64_t hash) override;
 
   /// For each file the hashes of its blocks. REQUIRES: the transfer is done.
   const std::vector<std::vector<std::uint64_t>>& hashes() const { return hashes_; }
@@ -38,7 +41,7 @@ class FileSink final : public BlockSink {
   };
 
   Result<std::shared_ptr<WritableFile>> opened(std::size_t file);
-  Status end_block(std::size_t file, std::uint64_t block, std::uint64_t hash);
+  Status count_block(std::size_t file, std::uint64_t block, std::uint64_t hash);
 
   FileSystem& fs_;
   StagedFolder& stage_;

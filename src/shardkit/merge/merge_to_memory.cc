@@ -14,8 +14,8 @@ class MemorySink final : public BlockSink {
  public:
   explicit MemorySink(std::byte* target) : target_(target) {}
 
-  Status write(std::size_t, std::uint64_t offset, std::span<const std::byte> block) override {
-    std::memcpy(target_ + offset, block.data(), block.size());
+  Status write(std::size_t, std::uint64_t offset, std::span<const std::byte> part) override {
+    std::memcpy(target_ + offset, part.data(), part.size());
     return {};
   }
 

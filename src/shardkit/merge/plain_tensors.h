@@ -11,10 +11,9 @@
 
 namespace shardkit {
 
-/// A checkpoint without any DTensor or ShardedTensor is merged by joining the ranks' tensors on
-/// dimension 0. That is refused as ambiguous where all ranks' bytes are equal (they may be
-/// replicas, which verl 0.9.1 takes all plain tensors for), or where the config implies another
-/// shape.
+/// A checkpoint without any DTensor or ShardedTensor is merged as verl merges it, by joining the
+/// ranks' tensors on dimension 0. That is refused as ambiguous where all ranks' bytes are equal
+/// (they may be replicas), or where the config implies another shape.
 ///
 /// Only PlainTensors::kAuto is doubted: another choice is the user's word.
 /// Reads the ranks' chunks of each concatenated tensor up to their first difference.

@@ -70,24 +70,24 @@ Status check_hashes(FileSystem& fs, const std::string& folder, const ManifestFil
   return {};
 }
 
-/// Compares blocks with the files of a folder. A difference is noted, not an error: the rest is
-/// compared all the same.
+/// Compares with the files of a folder. The first difference of each block is noted, and no error:
+/// the rest is compared all the same.
 class CompareSink final : public BlockSink {
  public:
   CompareSink(FileSystem& fs, std::string folder, const Plan& plan)
       : files_(fs, kOpenFiles), folder_(std::move(folder)), plan_(plan) {}
 
-  Status write(std::size_t file, std::uint64_t offset, std::span<const std::byte> block) override {
+  Status write(std::size_t file, std::uint64_t offset, std::span<const std::byte> part) override {
     const PlannedFile& planned = plan_.files()[file];
     if (skipped_.contains(planned.name)) return {};
     SHARDKIT_ASSIGN(const auto written, files_.open(join_path(folder_, planned.name)));
-    std::vector<std::byte> found(block.size());
+    std::vector<std::byte> found(part.size());
     SHARDKIT_TRY(written->read_at(offset, found));
-    const auto differ = std::mismatch(block.begin(), block.end(), found.begin());
-    if (differ.first == block.end()) return {};
-    const auto at = offset + static_cast<std::uint64_t>(differ.first - block.begin());
+    const auto differ = std::mismatch(part.begin(), part.end(), found.begin());
+    if (differ.first == part.end()) return {};
+    const auto at = offset + static_cast<std::uint64_t>(differ.first - part.begin());
     const std::lock_guard lock(mutex_);
-    differences_.emplace(std::pair(file, offset),
+    differences_.emplace(std::pair(file, offset / kBlockBytes),
                          fmt::format("{}: differs from byte {} on, in {}", planned.name, at,
                                      place(planned, at)));
     return {};

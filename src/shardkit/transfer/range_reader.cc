@@ -20,17 +20,6 @@ std::byte* allocated(std::unique_ptr<std::byte[]>& buffer, std::size_t bytes) {
   return buffer.get();
 }
 
-/// Whether a piece's elements lie in the order of the global tensor, or nearly.
-bool is_row_major(const Piece& piece) {
-  std::int64_t inner = 0;
-  for (std::size_t d = piece.box.shape.size(); d-- > 0;) {
-    if (piece.box.shape[d] == 1) continue;
-    if (piece.strides[d] < inner) return false;
-    inner = piece.strides[d];
-  }
-  return true;
-}
-
 /// Tiles of about this many bytes stay in the processor's cache between the steps.
 constexpr std::size_t kCacheTileBytes = 1 << 20;
 
@@ -52,18 +41,19 @@ std::optional<std::size_t> first_different_byte(const std::byte* a, const std::b
 
 }  // namespace
 
-Status RangeReader::read(const CatalogTensor& tensor, std::int64_t begin, std::int64_t end,
+Status RangeReader::read(const PieceIndex& pieces, std::int64_t begin, std::int64_t end,
                           DType dtype, ReplicaPolicy replicas, std::byte* target) {
-  const bool in_order = std::all_of(tensor.pieces.begin(), tensor.pieces.end(), is_row_major);
+  const CatalogTensor& tensor = pieces.tensor();
   // A transposed source yields short runs: the larger the tile, the longer they are.
-  const std::size_t tile_bytes = in_order ? std::min(kCacheTileBytes, buffer_bytes_) : buffer_bytes_;
+  const std::size_t tile_bytes =
+      pieces.is_row_major() ? std::min(kCacheTileBytes, buffer_bytes_) : buffer_bytes_;
   const auto tile_elements =
       static_cast<std::int64_t>(tile_bytes) / item_bytes(tensor.dtype);
   while (begin < end) {
     const std::int64_t tile_end = round_range_end(tensor.shape, begin, end, tile_elements);
     const Status status = tensor.reduction
-                              ? reduce_tile(tensor, begin, tile_end, dtype, replicas, target)
-                              : read_tile(tensor, begin, tile_end, dtype, replicas, target);
+                              ? reduce_tile(pieces, begin, tile_end, dtype, replicas, target)
+                              : read_tile(pieces, begin, tile_end, dtype, replicas, target);
     if (!status.ok()) return Error(status.error()).of_tensor(tensor.name);
     target += (tile_end - begin) * item_bytes(dtype);
     begin = tile_end;
@@ -71,11 +61,12 @@ Status RangeReader::read(const CatalogTensor& tensor, std::int64_t begin, std::i
   return {};
 }
 
-Status RangeReader::read_tile(const CatalogTensor& tensor, std::int64_t begin, std::int64_t end,
+Status RangeReader::read_tile(const PieceIndex& pieces, std::int64_t begin, std::int64_t end,
                                DType dtype, ReplicaPolicy replicas, std::byte* target) {
-  if (dtype == tensor.dtype) return read_compared(tensor, 0, begin, end, replicas, target);
+  const CatalogTensor& tensor = pieces.tensor();
+  if (dtype == tensor.dtype) return read_compared(pieces, 0, begin, end, replicas, target);
   std::byte* source = allocated(source_, buffer_bytes_);
-  SHARDKIT_TRY(read_compared(tensor, 0, begin, end, replicas, source));
+  SHARDKIT_TRY(read_compared(pieces, 0, begin, end, replicas, source));
   const auto elements = static_cast<std::size_t>(end - begin);
   const auto source_bytes = elements * static_cast<std::size_t>(item_bytes(tensor.dtype));
   const auto target_bytes = elements * static_cast<std::size_t>(item_bytes(dtype));
@@ -83,9 +74,10 @@ Status RangeReader::read_tile(const CatalogTensor& tensor, std::int64_t begin, s
   return {};
 }
 
-Status RangeReader::reduce_tile(const CatalogTensor& tensor, std::int64_t begin,
+Status RangeReader::reduce_tile(const PieceIndex& pieces, std::int64_t begin,
                                  std::int64_t end, DType dtype, ReplicaPolicy replicas,
                                  std::byte* target) {
+  const CatalogTensor& tensor = pieces.tensor();
   const auto elements = static_cast<std::size_t>(end - begin);
   const auto source_bytes = elements * static_cast<std::size_t>(item_bytes(tensor.dtype));
   SHARDKIT_ASSIGN(const DType wide, accumulator_dtype(*tensor.reduction, tensor.dtype));
@@ -93,7 +85,7 @@ Status RangeReader::reduce_tile(const CatalogTensor& tensor, std::int64_t begin,
                                   elements * static_cast<std::size_t>(item_bytes(wide)));
   const std::span<std::byte> source(allocated(source_, buffer_bytes_), source_bytes);
   for (std::int32_t addend = 0; addend < tensor.addends; ++addend) {
-    SHARDKIT_TRY(read_compared(tensor, addend, begin, end, replicas, source.data()));
+    SHARDKIT_TRY(read_compared(pieces, addend, begin, end, replicas, source.data()));
     if (addend == 0) {
       begin_accumulation(tensor.dtype, source, sums);
     } else {
@@ -111,15 +103,16 @@ Status RangeReader::reduce_tile(const CatalogTensor& tensor, std::int64_t begin,
   return {};
 }
 
-Status RangeReader::read_compared(const CatalogTensor& tensor, std::int32_t addend,
+Status RangeReader::read_compared(const PieceIndex& pieces, std::int32_t addend,
                                    std::int64_t begin, std::int64_t end, ReplicaPolicy replicas,
                                    std::byte* target) {
-  SHARDKIT_TRY(read_layer(tensor, {0, addend}, begin, end, target));
+  SHARDKIT_TRY(read_layer(pieces, 0, addend, begin, end, target));
+  const CatalogTensor& tensor = pieces.tensor();
   if (replicas == ReplicaPolicy::kFirst) return {};
   const auto bytes = static_cast<std::size_t>((end - begin) * item_bytes(tensor.dtype));
   for (std::int32_t replica = 1; replica < tensor.replicas; ++replica) {
     std::byte* other = allocated(replica_, buffer_bytes_);
-    SHARDKIT_TRY(read_layer(tensor, {replica, addend}, begin, end, other));
+    SHARDKIT_TRY(read_layer(pieces, replica, addend, begin, end, other));
     const auto byte = first_different_byte(target, other, bytes);
     if (!byte) continue;
     const Dims index = index_at(
@@ -133,24 +126,20 @@ Status RangeReader::read_compared(const CatalogTensor& tensor, std::int32_t adde
   return {};
 }
 
-Status RangeReader::read_layer(const CatalogTensor& tensor, Layer layer, std::int64_t begin,
-                                std::int64_t end, std::byte* target) {
+Status RangeReader::read_layer(const PieceIndex& pieces, std::int32_t replica,
+                                std::int32_t addend, std::int64_t begin, std::int64_t end,
+                                std::byte* target) {
+  const CatalogTensor& tensor = pieces.tensor();
   const Dims strides = contiguous_strides(tensor.shape);
   const std::int64_t item = item_bytes(tensor.dtype);
-  const auto in_layer = [](const Piece& piece, Layer wanted) {
-    return std::pair(piece.replica, piece.addend) < std::pair(wanted.replica, wanted.addend);
-  };
-  const auto first =
-      std::lower_bound(tensor.pieces.begin(), tensor.pieces.end(), layer, in_layer);
+  const auto near = pieces.near(replica, addend, begin, end);
   for (const Box& box : boxes_of_range(tensor.shape, begin, end)) {
-    for (auto piece = first; piece != tensor.pieces.end() && piece->replica == layer.replica &&
-                             piece->addend == layer.addend;
-         ++piece) {
-      const auto common = intersect(piece->box, box);
+    for (const Piece& piece : near) {
+      const auto common = intersect(piece.box, box);
       if (!common) continue;
-      StridedSource source{piece->storage.get(), piece->offset, piece->strides};
+      StridedSource source{piece.storage.get(), piece.offset, piece.strides};
       for (std::size_t d = 0; d < common->offset.size(); ++d)
-        source.offset += (common->offset[d] - piece->box.offset[d]) * piece->strides[d];
+        source.offset += (common->offset[d] - piece.box.offset[d]) * piece.strides[d];
       std::byte* at = target + (position_of(common->offset, strides) - begin) * item;
       SHARDKIT_TRY(boxes_.read(source, item, common->shape, at, strides));
     }
@@ -162,14 +151,16 @@ Result<std::optional<std::int64_t>> first_difference(RangeReader& reader, const 
                                                      const CatalogTensor& b) {
   constexpr std::size_t kStepBytes = 1 << 20;
   const auto step = static_cast<std::int64_t>(kStepBytes) / item_bytes(a.dtype);
+  const PieceIndex pieces_of_a(a);
+  const PieceIndex pieces_of_b(b);
   std::unique_ptr<std::byte[]> left, right;
   const std::int64_t elements = a.numel();
   for (std::int64_t begin = 0; begin < elements; begin += step) {
     const std::int64_t end = std::min(begin + step, elements);
     std::byte* const x = allocated(left, kStepBytes);
     std::byte* const y = allocated(right, kStepBytes);
-    SHARDKIT_TRY(reader.read(a, begin, end, a.dtype, ReplicaPolicy::kFirst, x));
-    SHARDKIT_TRY(reader.read(b, begin, end, b.dtype, ReplicaPolicy::kFirst, y));
+    SHARDKIT_TRY(reader.read(pieces_of_a, begin, end, a.dtype, ReplicaPolicy::kFirst, x));
+    SHARDKIT_TRY(reader.read(pieces_of_b, begin, end, b.dtype, ReplicaPolicy::kFirst, y));
     const auto bytes = static_cast<std::size_t>((end - begin) * item_bytes(a.dtype));
     if (const auto byte = first_different_byte(x, y, bytes))
       return std::optional(begin + static_cast<std::int64_t>(*byte) / item_bytes(a.dtype));

@@ -10,6 +10,7 @@
 #include "shardkit/checkpoint/catalog.h"
 #include "shardkit/plan/plan.h"
 #include "shardkit/transfer/box_reader.h"
+#include "shardkit/transfer/piece_index.h"
 
 namespace shardkit {
 
@@ -31,28 +32,23 @@ class RangeReader {
   /// integers exactly), and rounded once. With kCompare every replica is read and compared with
   /// the one that is taken.
   ///
-  /// REQUIRES: prove_whole(tensor).ok(), and a cast and reduction that Plan::make accepts.
+  /// REQUIRES: a cast and reduction that Plan::make accepts.
   /// @param target  (end - begin) * item_bytes(dtype) bytes
   /// @error kIncomplete  a replica differs; the message names tensor, ranks and first element
   /// @error kIo
-  Status read(const CatalogTensor& tensor, std::int64_t begin, std::int64_t end, DType dtype,
+  Status read(const PieceIndex& pieces, std::int64_t begin, std::int64_t end, DType dtype,
               ReplicaPolicy replicas, std::byte* target);
 
  private:
-  struct Layer {
-    std::int32_t replica;
-    std::int32_t addend;
-  };
-
-  Status read_tile(const CatalogTensor& tensor, std::int64_t begin, std::int64_t end, DType dtype,
+  Status read_tile(const PieceIndex& pieces, std::int64_t begin, std::int64_t end, DType dtype,
                    ReplicaPolicy replicas, std::byte* target);
-  Status reduce_tile(const CatalogTensor& tensor, std::int64_t begin, std::int64_t end,
+  Status reduce_tile(const PieceIndex& pieces, std::int64_t begin, std::int64_t end,
                      DType dtype, ReplicaPolicy replicas, std::byte* target);
   /// Reads one layer and compares it with its replicas.
-  Status read_compared(const CatalogTensor& tensor, std::int32_t addend, std::int64_t begin,
+  Status read_compared(const PieceIndex& pieces, std::int32_t addend, std::int64_t begin,
                        std::int64_t end, ReplicaPolicy replicas, std::byte* target);
-  Status read_layer(const CatalogTensor& tensor, Layer layer, std::int64_t begin,
-                    std::int64_t end, std::byte* target);
+  Status read_layer(const PieceIndex& pieces, std::int32_t replica, std::int32_t addend,
+                    std::int64_t begin, std::int64_t end, std::byte* target);
 
   BoxReader boxes_;
   const std::size_t buffer_bytes_;

@@ -34,7 +34,7 @@ class RangeReaderTest : public ::testing::Test {
   Result<std::vector<T>> read(const CatalogTensor& tensor, std::int64_t begin, std::int64_t end,
                               DType dtype, ReplicaPolicy replicas = ReplicaPolicy::kCompare) {
     std::vector<T> values(static_cast<std::size_t>(end - begin));
-    SHARDKIT_TRY(reader_.read(tensor, begin, end, dtype, replicas,
+    SHARDKIT_TRY(reader_.read(PieceIndex(tensor), begin, end, dtype, replicas,
                               reinterpret_cast<std::byte*>(values.data())));
     return values;
   }

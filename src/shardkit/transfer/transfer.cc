@@ -6,14 +6,13 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "shardkit/io/file_cache.h"
-#include "shardkit/transfer/range_reader.h"
+#include "shardkit/transfer/block_maker.h"
 
 namespace shardkit {
 namespace {
@@ -22,7 +21,7 @@ namespace {
 constexpr std::size_t kOpenFiles = 64;
 constexpr std::size_t kLeastBuffer = 1 << 20;
 constexpr std::size_t kMostBuffer = 16 << 20;
-static_assert(kLeastBudget >= kBlockBytes + RangeReader::kBuffers * kLeastBuffer);
+static_assert(kLeastBudget >= BlockMaker::kBuffers * kLeastBuffer);
 
 struct Resources {
   int threads;
@@ -39,8 +38,7 @@ Result<Resources> share_out(const TransferOptions& options, std::uint64_t blocks
   std::uint64_t threads = options.threads > 0 ? static_cast<std::uint64_t>(options.threads)
                                               : std::max(1u, std::thread::hardware_concurrency());
   threads = std::min({threads, options.memory_budget / kLeastBudget, std::max<std::uint64_t>(blocks, 1)});
-  const std::uint64_t buffer =
-      (options.memory_budget / threads - kBlockBytes) / RangeReader::kBuffers;
+  const std::uint64_t buffer = options.memory_budget / threads / BlockMaker::kBuffers;
   return Resources{static_cast<int>(threads),
                    static_cast<std::size_t>(std::clamp<std::uint64_t>(buffer, kLeastBuffer, kMostBuffer))};
 }
@@ -103,37 +101,8 @@ struct Shared {
   }
 };
 
-/// Fills the part of a file that one block is.
-Status fill_block(const Plan& plan, const PlannedFile& file, std::uint64_t offset,
-                  RangeReader& reader, std::span<std::byte> block) {
-  const std::uint64_t block_end = offset + block.size();
-  if (offset < file.head.size()) {
-    const std::size_t bytes = std::min(block.size(), file.head.size() - static_cast<std::size_t>(offset));
-    std::memcpy(block.data(), file.head.data() + offset, bytes);
-  }
-  auto step = std::upper_bound(
-      file.tensors.begin(), file.tensors.end(), offset,
-      [](std::uint64_t at, const PlannedTensor& tensor) { return at < tensor.offset; });
-  if (step != file.tensors.begin()) --step;  // a tensor that began before the block
-  for (; step != file.tensors.end() && step->offset < block_end; ++step) {
-    const CatalogTensor& tensor = plan.catalog().tensors[step->tensor];
-    const auto item = static_cast<std::uint64_t>(item_bytes(step->dtype));
-    const std::uint64_t end = step->offset + static_cast<std::uint64_t>(tensor.numel()) * item;
-    const std::uint64_t from = std::max(offset, step->offset);
-    const std::uint64_t to = std::min(block_end, end);
-    if (from >= to) continue;
-    if ((from - step->offset) % item != 0 || (to - step->offset) % item != 0)
-      return Error(ErrorCode::kInternal, "a block cuts an element").of_tensor(tensor.name);
-    SHARDKIT_TRY(reader.read(tensor, static_cast<std::int64_t>((from - step->offset) / item),
-                             static_cast<std::int64_t>((to - step->offset) / item), step->dtype,
-                             plan.replicas(), block.data() + (from - offset)));
-  }
-  return {};
-}
-
 void work(Shared& shared, std::size_t buffer_bytes) {
-  RangeReader reader(shared.files, buffer_bytes);
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kBlockBytes);
+  BlockMaker maker(shared.plan, shared.files, shared.sink, buffer_bytes);
   for (;;) {
     const std::uint64_t block = shared.next_block.fetch_add(1);
     if (block >= shared.blocks.count() || block > shared.first_failed) break;
@@ -142,16 +111,9 @@ void work(Shared& shared, std::size_t buffer_bytes) {
       break;
     }
     const auto [index, offset] = shared.blocks.at(block);
-    const PlannedFile& file = shared.plan.files()[index];
-    const auto bytes =
-        static_cast<std::size_t>(std::min<std::uint64_t>(kBlockBytes, file.bytes - offset));
-    const std::span<std::byte> content(buffer.get(), bytes);
-    const auto kept = shared.sink.has(index, offset, content);
-    Status status = kept.ok() ? Status() : Status(kept.error());
-    if (status.ok() && !*kept) {
-      status = fill_block(shared.plan, file, offset, reader, content);
-      if (status.ok()) status = shared.sink.write(index, offset, content);
-    }
+    const std::uint64_t bytes =
+        std::min<std::uint64_t>(kBlockBytes, shared.plan.files()[index].bytes - offset);
+    Status status = maker.make(index, offset, bytes);
     if (!status.ok()) {
       shared.fail(block, std::move(status).error());
       break;

@@ -16,24 +16,32 @@ namespace shardkit {
 /// Output is made in blocks of this many bytes, counted from the start of each file.
 inline constexpr std::size_t kBlockBytes = 8 << 20;
 
-/// Takes the blocks of the output files as they are ready.
+/// Takes the blocks of the output files as they are made.
 class BlockSink {
  public:
   virtual ~BlockSink() = default;
 
   /// Asked before a block is made: whether the sink has it already, from a run that was killed.
   /// For any thread.
-  /// @param scratch  memory of the block's size that the sink may use
-  virtual Result<bool> has(std::size_t /*file*/, std::uint64_t /*offset*/,
+  /// @param offset   bytes from the start of the file; a multiple of kBlockBytes
+  /// @param scratch  memory that the sink may use
+  virtual Result<bool> has(std::size_t /*file*/, std::uint64_t /*offset*/, std::uint64_t /*bytes*/,
                            std::span<std::byte> /*scratch*/) {
     return false;
   }
 
-  /// Called from several threads at once, once for each block, in no fixed order.
+  /// The next part of a block. Those of one block come in order from one thread; blocks are made
+  /// on several threads at once, in no fixed order.
   /// @param file    index into Plan::files()
-  /// @param offset  bytes from the start of the file; a multiple of kBlockBytes
-  virtual Status write(std::size_t file, std::uint64_t offset,
-                       std::span<const std::byte> block) = 0;
+  /// @param offset  bytes from the start of the file
+  virtual Status write(std::size_t file, std::uint64_t offset, std::span<const std::byte> part) = 0;
+
+  /// Every part of the block at `offset` was written.
+  /// @param hash  block_hash() of the block
+  virtual Status end_block(std::size_t /*file*/, std::uint64_t /*offset*/, std::uint64_t /*bytes*/,
+                           std::uint64_t /*hash*/) {
+    return {};
+  }
 };
 
 struct Progress {

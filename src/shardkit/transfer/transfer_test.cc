@@ -10,6 +10,7 @@
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/temp_dir.h"
 #include "shardkit/testing/tensors.h"
+#include "shardkit/transfer/block_hash.h"
 
 namespace shardkit {
 namespace {
@@ -23,10 +24,17 @@ class MemorySink final : public BlockSink {
   explicit MemorySink(const Plan& plan) {
     for (const PlannedFile& file : plan.files()) files.emplace_back(file.bytes, '?');
   }
-  Status write(std::size_t file, std::uint64_t offset, std::span<const std::byte> block) override {
+  Status write(std::size_t file, std::uint64_t offset, std::span<const std::byte> part) override {
     const std::lock_guard lock(mutex_);
-    if (file == failing_file) return Error(ErrorCode::kIo, "no: block at " + std::to_string(offset));
-    std::memcpy(files[file].data() + offset, block.data(), block.size());
+    if (file == failing_file) return Error(ErrorCode::kIo, "no: byte " + std::to_string(offset));
+    std::memcpy(files[file].data() + offset, part.data(), part.size());
+    return {};
+  }
+  Status end_block(std::size_t file, std::uint64_t offset, std::uint64_t bytes,
+                   std::uint64_t hash) override {
+    const std::lock_guard lock(mutex_);
+    const std::string_view block = std::string_view(files[file]).substr(offset, bytes);
+    EXPECT_EQ(hash, block_hash(std::as_bytes(std::span(block))));
     ++blocks;
     return {};
   }
@@ -131,7 +139,7 @@ TEST_F(TransferTest, TheErrorOfTheFirstBlockIsReturned) {
     sink.failing_file = 0;
     TransferOptions options;
     options.threads = 4;
-    EXPECT_THAT(run(sink, options), Fails(ErrorCode::kIo, "block at 0"));
+    EXPECT_THAT(run(sink, options), Fails(ErrorCode::kIo, "byte 0"));
   }
 }
 
