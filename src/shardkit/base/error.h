@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,9 +37,16 @@ struct CompanionMismatch {
 ///
 /// The place (file, byte offset, tensor, expected, found) is added as the error rises through the
 /// layers; whoever knew first is nearest to the fault, so a part that is already set is kept.
+///
+/// As large as a pointer, so that a Result costs little where nothing goes wrong. An error that was
+/// moved from may only be assigned to or destroyed.
 class Error {
  public:
-  Error(ErrorCode code, std::string what) : code_(code), what_(std::move(what)) {}
+  Error(ErrorCode code, std::string what);
+  Error(const Error& other);
+  Error(Error&&) noexcept = default;
+  ~Error();
+  Error& operator=(Error other) noexcept;
 
   Error&& in_file(std::string_view path) &&;
   Error&& at_offset(std::uint64_t byte) &&;
@@ -48,32 +56,36 @@ class Error {
   Error&& from_system(int number) &&;
   Error&& with_detail(CompanionMismatch detail) &&;
 
-  ErrorCode code() const { return code_; }
-  const std::string& what() const { return what_; }
-  const std::optional<std::string>& file() const { return file_; }
-  const std::optional<std::uint64_t>& offset() const { return offset_; }
-  const std::optional<std::string>& tensor() const { return tensor_; }
-  const std::optional<std::string>& expected_text() const { return expected_; }
-  const std::optional<std::string>& found_text() const { return found_; }
+  ErrorCode code() const { return parts_->code; }
+  const std::string& what() const { return parts_->what; }
+  const std::optional<std::string>& file() const { return parts_->file; }
+  const std::optional<std::uint64_t>& offset() const { return parts_->offset; }
+  const std::optional<std::string>& tensor() const { return parts_->tensor; }
+  const std::optional<std::string>& expected_text() const { return parts_->expected; }
+  const std::optional<std::string>& found_text() const { return parts_->found; }
   const std::optional<CompanionMismatch>& companion_mismatch() const {
-    return companion_mismatch_;
+    return parts_->companion_mismatch;
   }
   /// The errno of a system call that failed.
-  const std::optional<int>& system_number() const { return system_number_; }
+  const std::optional<int>& system_number() const { return parts_->system_number; }
 
   /// One line: the sentence, then every part of the place that is known.
   std::string message() const;
 
  private:
-  ErrorCode code_;
-  std::string what_;
-  std::optional<std::string> file_;
-  std::optional<std::uint64_t> offset_;
-  std::optional<std::string> tensor_;
-  std::optional<std::string> expected_;
-  std::optional<std::string> found_;
-  std::optional<int> system_number_;
-  std::optional<CompanionMismatch> companion_mismatch_;
+  struct Parts {
+    ErrorCode code;
+    std::string what;
+    std::optional<std::string> file;
+    std::optional<std::uint64_t> offset;
+    std::optional<std::string> tensor;
+    std::optional<std::string> expected;
+    std::optional<std::string> found;
+    std::optional<int> system_number;
+    std::optional<CompanionMismatch> companion_mismatch;
+  };
+
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace shardkit
