@@ -1,4 +1,4 @@
-// Making objects: the accessors of Graph, and the builder's limits.
+// Making objects, within the limits.
 #include "shardkit/pickle/graph_builder.h"
 
 #include <fmt/format.h>
@@ -10,28 +10,6 @@
 
 namespace shardkit::pickle {
 
-std::int64_t Graph::integer(ObjectId id) const {
-  const Object& object = objects_[id];
-  return static_cast<std::int64_t>(std::uint64_t{object.b} << 32 | object.a);
-}
-
-double Graph::real(ObjectId id) const { return std::bit_cast<double>(integer(id)); }
-
-std::string_view Graph::text(ObjectId id) const {
-  const Object& object = objects_[id];
-  return std::string_view(object.decoded ? decoded_ : data_).substr(object.a, object.b);
-}
-
-std::span<const ObjectId> Graph::items(ObjectId id) const {
-  const Object& object = objects_[id];
-  if (object.kind == Kind::kTuple) return std::span(tuple_items_).subspan(object.a, object.b);
-  return containers_[object.a];
-}
-
-const Construction& Graph::construction(ObjectId id) const {
-  return constructions_[objects_[id].a];
-}
-
 GraphBuilder::GraphBuilder(std::string data, const ParseOptions& options) : options_(options) {
   graph_.data_ = std::move(data);
   graph_.base_offset_ = options.base_offset;
@@ -42,9 +20,7 @@ Error GraphBuilder::error(ErrorCode code, std::string what, std::uint64_t offset
 }
 
 Result<ObjectId> GraphBuilder::make(Kind kind, std::size_t at, std::uint64_t payload) {
-  if (graph_.objects_.size() >= options_.max_objects)
-    return error(ErrorCode::kLimit, "too many objects", at)
-        .expected(fmt::format("at most {}", options_.max_objects));
+  if (++made_ > options_.max_objects) return too_many(at);
   graph_.objects_.push_back({.kind = kind,
                              .offset = static_cast<std::uint32_t>(at),
                              .a = static_cast<std::uint32_t>(payload),
@@ -58,7 +34,7 @@ Result<ObjectId> GraphBuilder::make(Kind kind, std::size_t at, std::uint64_t pay
 Status GraphBuilder::holds(ObjectId parent, std::span<const ObjectId> children, std::size_t at) {
   std::uint16_t depth = graph_.objects_[parent].depth;
   for (const ObjectId child : children) {
-    const std::uint16_t below = graph_.objects_[child].depth;
+    const std::uint16_t below = Graph::is_leaf(child) ? 0 : graph_.objects_[child].depth;
     if (below >= options_.max_depth) return too_deep(at);
     depth = std::max<std::uint16_t>(depth, static_cast<std::uint16_t>(below + 1));
   }
@@ -66,7 +42,40 @@ Status GraphBuilder::holds(ObjectId parent, std::span<const ObjectId> children, 
   return {};
 }
 
-Status GraphBuilder::too_deep(std::size_t at) const {
+/// Lists lie in one pool, each in one piece. One that grows when others lie behind it moves to the
+/// end, with room to double: what moves in all is linear in what was added. A pickle spends a byte
+/// or more on each item, so that the pool stays far below 2^32 items.
+void GraphBuilder::append(Graph::Object& object, std::span<const ObjectId> added) {
+  std::vector<ObjectId>& pool = graph_.items_;
+  const bool constructed = object.kind == Kind::kCall || object.kind == Kind::kNew;
+  Graph::Made* made = constructed ? &graph_.constructions_[object.a] : nullptr;
+  std::uint32_t& first = constructed ? made->first_item : object.a;
+  std::uint32_t& count = constructed ? made->item_count : object.b;
+  const std::size_t wanted = count + added.size();
+  const std::size_t room = object.roomy ? std::bit_ceil(count) : count;
+  if (count == 0) first = static_cast<std::uint32_t>(pool.size());
+  if (first + count == pool.size()) {
+    pool.insert(pool.end(), added.begin(), added.end());
+    object.roomy = false;
+  } else {
+    if (wanted > room) {
+      const std::size_t moved = pool.size();
+      pool.resize(moved + std::bit_ceil(wanted), kNoObject);
+      std::copy_n(pool.begin() + first, count, pool.begin() + static_cast<std::ptrdiff_t>(moved));
+      first = static_cast<std::uint32_t>(moved);
+      object.roomy = true;
+    }
+    std::copy(added.begin(), added.end(), pool.begin() + first + count);
+  }
+  count = static_cast<std::uint32_t>(wanted);
+}
+
+Error GraphBuilder::too_many(std::size_t at) const {
+  return error(ErrorCode::kLimit, "too many objects", at)
+      .expected(fmt::format("at most {}", options_.max_objects));
+}
+
+Error GraphBuilder::too_deep(std::size_t at) const {
   return error(ErrorCode::kLimit, "objects nest too deep", at)
       .expected(fmt::format("at most {} levels", options_.max_depth));
 }
@@ -83,6 +92,12 @@ Result<ObjectId> GraphBuilder::big_integer(std::string_view twos_complement, std
   const std::string_view shortest = shortest_twos_complement(twos_complement);
   if (shortest.size() <= 8) return integer(small_integer(shortest), at);
   return decoded_text(Kind::kBigInt, shortest, at);
+}
+
+Result<ObjectId> GraphBuilder::text_leaf(Kind kind, std::string_view text, std::size_t at) {
+  if (kind == Kind::kString && !is_utf8(text))
+    return error(ErrorCode::kCorrupt, "a string is not valid UTF-8", at);
+  return leaf(at);
 }
 
 Result<ObjectId> GraphBuilder::text(Kind kind, std::string_view text, std::size_t at) {
@@ -103,23 +118,19 @@ Result<ObjectId> GraphBuilder::decoded_text(Kind kind, std::string_view text, st
 }
 
 Result<ObjectId> GraphBuilder::tuple(std::span<const ObjectId> items, std::size_t at) {
-  const std::uint64_t begin = graph_.tuple_items_.size();
-  graph_.tuple_items_.insert(graph_.tuple_items_.end(), items.begin(), items.end());
-  SHARDKIT_ASSIGN(const ObjectId id,
-                  make(Kind::kTuple, at, std::uint64_t{items.size()} << 32 | begin));
-  SHARDKIT_TRY(holds(id, items, at));
-  return id;
+  return filled(Kind::kTuple, items, at);
 }
 
-Result<ObjectId> GraphBuilder::container(Kind kind, std::size_t at) {
-  SHARDKIT_ASSIGN(const ObjectId id, make(kind, at, graph_.containers_.size()));
-  graph_.containers_.emplace_back();
-  return id;
-}
+Result<ObjectId> GraphBuilder::container(Kind kind, std::size_t at) { return make(kind, at); }
 
 Result<ObjectId> GraphBuilder::frozen_set(std::span<const ObjectId> items, std::size_t at) {
-  SHARDKIT_ASSIGN(const ObjectId id, container(Kind::kFrozenSet, at));
-  graph_.containers_.back().assign(items.begin(), items.end());
+  return filled(Kind::kFrozenSet, items, at);
+}
+
+Result<ObjectId> GraphBuilder::filled(Kind kind, std::span<const ObjectId> items,
+                                      std::size_t at) {
+  SHARDKIT_ASSIGN(const ObjectId id, make(kind, at));
+  append(graph_.objects_[id], items);
   SHARDKIT_TRY(holds(id, items, at));
   return id;
 }
@@ -157,43 +168,42 @@ Result<ObjectId> GraphBuilder::construct(Kind kind, ObjectId callee, ObjectId ar
   if (kwargs != kNoObject && graph_.kind(kwargs) != Kind::kDict)
     return error(ErrorCode::kCorrupt, "keyword arguments that are no dict", at);
   SHARDKIT_ASSIGN(const ObjectId id, make(kind, at, graph_.constructions_.size()));
-  graph_.constructions_.push_back({.callee = callee, .args = args, .kwargs = kwargs, .items = {}});
+  graph_.constructions_.push_back({.how = {.callee = callee, .args = args, .kwargs = kwargs}});
   const ObjectId children[] = {callee, args, kwargs};
   SHARDKIT_TRY(holds(id, std::span(children).first(kwargs == kNoObject ? 2 : 3), at));
   return id;
 }
 
 Status GraphBuilder::add_items(ObjectId target, std::span<const ObjectId> items, std::size_t at) {
-  const Kind kind = graph_.kind(target);
-  if (kind == Kind::kList || kind == Kind::kSet) {
-    auto& held = graph_.containers_[graph_.objects_[target].a];
-    held.insert(held.end(), items.begin(), items.end());
-  } else if (kind == Kind::kCall || kind == Kind::kNew) {
-    Construction& made = graph_.constructions_[graph_.objects_[target].a];
-    if (made.holds_pairs)
-      return error(ErrorCode::kCorrupt, "items added to an object that holds pairs", at);
-    made.items.insert(made.items.end(), items.begin(), items.end());
-  } else {
-    return error(ErrorCode::kCorrupt, "items added to an object that takes none", at);
+  switch (graph_.kind(target)) {
+    case Kind::kList:
+    case Kind::kSet: break;
+    case Kind::kCall:
+    case Kind::kNew:
+      if (graph_.construction(target).holds_pairs)
+        return error(ErrorCode::kCorrupt, "items added to an object that holds pairs", at);
+      break;
+    default: return error(ErrorCode::kCorrupt, "items added to an object that takes none", at);
   }
+  append(graph_.objects_[target], items);
   return holds(target, items, at);
 }
 
 Status GraphBuilder::add_pairs(ObjectId target, std::span<const ObjectId> pairs, std::size_t at) {
   if (pairs.size() % 2 != 0) return error(ErrorCode::kCorrupt, "a key without a value", at);
-  const Kind kind = graph_.kind(target);
-  if (kind == Kind::kDict) {
-    auto& held = graph_.containers_[graph_.objects_[target].a];
-    held.insert(held.end(), pairs.begin(), pairs.end());
-  } else if (kind == Kind::kCall || kind == Kind::kNew) {
-    Construction& made = graph_.constructions_[graph_.objects_[target].a];
-    if (!made.holds_pairs && !made.items.empty())
-      return error(ErrorCode::kCorrupt, "pairs set in an object that holds items", at);
-    made.holds_pairs = true;
-    made.items.insert(made.items.end(), pairs.begin(), pairs.end());
-  } else {
-    return error(ErrorCode::kCorrupt, "pairs set in an object that takes none", at);
+  switch (graph_.kind(target)) {
+    case Kind::kDict: break;
+    case Kind::kCall:
+    case Kind::kNew: {
+      Graph::Made& made = graph_.constructions_[graph_.objects_[target].a];
+      if (!made.how.holds_pairs && made.item_count > 0)
+        return error(ErrorCode::kCorrupt, "pairs set in an object that holds items", at);
+      made.how.holds_pairs = true;
+      break;
+    }
+    default: return error(ErrorCode::kCorrupt, "pairs set in an object that takes none", at);
   }
+  append(graph_.objects_[target], pairs);
   return holds(target, pairs, at);
 }
 
@@ -205,7 +215,7 @@ Status GraphBuilder::set_state(ObjectId target, ObjectId state, std::size_t at) 
                            graph_.global(target).module));
   if (kind != Kind::kCall && kind != Kind::kNew)
     return error(ErrorCode::kCorrupt, "a state for an object that takes none", at);
-  Construction& made = graph_.constructions_[graph_.objects_[target].a];
+  Construction& made = graph_.constructions_[graph_.objects_[target].a].how;
   if (made.state != kNoObject) return error(ErrorCode::kCorrupt, "a second state", at);
   made.state = state;
   return holds(target, std::span(&state, 1), at);

@@ -26,7 +26,13 @@ class GraphBuilder {
   /// An error at an offset of the pickle, placed in the file.
   Error error(ErrorCode code, std::string what, std::uint64_t offset) const;
 
-  Result<ObjectId> none(std::size_t at) { return make(Kind::kNone, at); }
+  /// The object of an opcode that Graph decodes itself; nothing is stored.
+  Result<ObjectId> leaf(std::size_t at) {
+    if (++made_ > options_.max_objects) return too_many(at);
+    return Graph::kLeafBit | static_cast<ObjectId>(at);
+  }
+  /// The same for a text of this kind. @error kCorrupt a string is not UTF-8
+  Result<ObjectId> text_leaf(Kind kind, std::string_view text, std::size_t at);
   Result<ObjectId> boolean(bool value, std::size_t at) { return make(Kind::kBool, at, value); }
   Result<ObjectId> integer(std::int64_t value, std::size_t at);
   Result<ObjectId> real(double value, std::size_t at);
@@ -59,10 +65,14 @@ class GraphBuilder {
  private:
   Result<ObjectId> make(Kind kind, std::size_t at, std::uint64_t payload = 0);
   Status holds(ObjectId parent, std::span<const ObjectId> children, std::size_t at);
-  Status too_deep(std::size_t at) const;
+  Result<ObjectId> filled(Kind kind, std::span<const ObjectId> items, std::size_t at);
+  void append(Graph::Object& object, std::span<const ObjectId> added);
+  Error too_many(std::size_t at) const;
+  Error too_deep(std::size_t at) const;
 
   Graph graph_;
   ParseOptions options_;
+  std::size_t made_ = 0;  // objects, leaves included
   std::unordered_map<std::string, std::uint32_t> global_of_name_;
 };
 

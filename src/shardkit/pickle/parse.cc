@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <charconv>
 #include <vector>
 
@@ -43,18 +42,19 @@ class Machine {
     return taken;
   }
 
-  /// An unsigned little-endian number of 1, 2, 4 or 8 bytes.
-  Result<std::uint64_t> number(int bytes) {
-    SHARDKIT_ASSIGN(const std::string_view raw, take(static_cast<std::uint64_t>(bytes)));
+  /// An unsigned little-endian number.
+  template <std::size_t kBytes>
+  Result<std::uint64_t> number() {
+    SHARDKIT_ASSIGN(const std::string_view raw, take(kBytes));
     std::uint64_t value = 0;
-    for (std::size_t i = raw.size(); i-- > 0;)
-      value = value << 8 | static_cast<std::uint8_t>(raw[i]);
+    for (std::size_t i = kBytes; i-- > 0;) value = value << 8 | static_cast<std::uint8_t>(raw[i]);
     return value;
   }
 
   /// Bytes whose count stands before them.
-  Result<std::string_view> counted(int count_bytes) {
-    SHARDKIT_ASSIGN(const std::uint64_t count, number(count_bytes));
+  template <std::size_t kCountBytes>
+  Result<std::string_view> counted() {
+    SHARDKIT_ASSIGN(const std::uint64_t count, number<kCountBytes>());
     return take(count);
   }
 
@@ -151,18 +151,28 @@ class Machine {
   Status step_text(Opcode code);
   Status step_refused(Opcode code) const;
 
-  Status push_counted(Kind kind, int count_bytes) {
-    SHARDKIT_ASSIGN(const std::string_view text, counted(count_bytes));
-    return push(builder_.text(kind, text, op_));
+  /// A leaf whose argument takes this many bytes.
+  template <std::size_t kBytes>
+  Status push_leaf() {
+    SHARDKIT_TRY(take(kBytes));
+    return push(builder_.leaf(op_));
   }
 
-  Status put_numbered(int bytes) {
-    SHARDKIT_ASSIGN(const std::uint64_t index, number(bytes));
+  template <std::size_t kCountBytes>
+  Status push_counted(Kind kind) {
+    SHARDKIT_ASSIGN(const std::string_view text, counted<kCountBytes>());
+    return push(builder_.text_leaf(kind, text, op_));
+  }
+
+  template <std::size_t kBytes>
+  Status put_numbered() {
+    SHARDKIT_ASSIGN(const std::uint64_t index, number<kBytes>());
     return put(index);
   }
 
-  Status get_numbered(int bytes) {
-    SHARDKIT_ASSIGN(const std::uint64_t index, number(bytes));
+  template <std::size_t kBytes>
+  Status get_numbered() {
+    SHARDKIT_ASSIGN(const std::uint64_t index, number<kBytes>());
     return get(index);
   }
 
@@ -264,13 +274,13 @@ class Machine {
 Status Machine::step(Opcode code) {
   switch (code) {
     case Opcode::kProto: {
-      SHARDKIT_ASSIGN(const std::uint64_t version, number(1));
+      SHARDKIT_ASSIGN(const std::uint64_t version, number<1>());
       if (version <= 5) return {};
       return builder_.error(ErrorCode::kUnsupported, "an unknown protocol", op_)
           .found(std::to_string(version));
     }
     case Opcode::kFrame: {
-      SHARDKIT_ASSIGN(const std::uint64_t bytes, number(8));
+      SHARDKIT_ASSIGN(const std::uint64_t bytes, number<8>());
       if (bytes > data_.size() - at_) return corrupt("a frame that is longer than the pickle");
       return {};
     }
@@ -290,43 +300,31 @@ Status Machine::step(Opcode code) {
       SHARDKIT_TRY(need(1));
       return push(stack_.back());
 
-    case Opcode::kNone: return push(builder_.none(op_));
-    case Opcode::kNewTrue: return push(builder_.boolean(true, op_));
-    case Opcode::kNewFalse: return push(builder_.boolean(false, op_));
-    case Opcode::kBinInt: {
-      SHARDKIT_ASSIGN(const std::uint64_t value, number(4));
-      return push(builder_.integer(static_cast<std::int32_t>(value), op_));
-    }
-    case Opcode::kBinInt1: {
-      SHARDKIT_ASSIGN(const std::uint64_t value, number(1));
-      return push(builder_.integer(static_cast<std::int64_t>(value), op_));
-    }
-    case Opcode::kBinInt2: {
-      SHARDKIT_ASSIGN(const std::uint64_t value, number(2));
-      return push(builder_.integer(static_cast<std::int64_t>(value), op_));
-    }
+    case Opcode::kNone: return push_leaf<0>();
+    case Opcode::kNewTrue: return push_leaf<0>();
+    case Opcode::kNewFalse: return push_leaf<0>();
+    case Opcode::kBinInt: return push_leaf<4>();
+    case Opcode::kBinInt1: return push_leaf<1>();
+    case Opcode::kBinInt2: return push_leaf<2>();
+    case Opcode::kBinFloat: return push_leaf<8>();
     case Opcode::kLong1: {
-      SHARDKIT_ASSIGN(const std::string_view bytes, counted(1));
-      return push(builder_.big_integer(bytes, op_));
+      SHARDKIT_ASSIGN(const std::string_view bytes, counted<1>());
+      return push(bytes.size() <= 8 ? builder_.leaf(op_) : builder_.big_integer(bytes, op_));
     }
     case Opcode::kLong4: {
-      SHARDKIT_ASSIGN(const std::string_view bytes, counted(4));
+      SHARDKIT_ASSIGN(const std::string_view bytes, counted<4>());
       return push(builder_.big_integer(bytes, op_));
     }
-    case Opcode::kBinFloat: {
-      SHARDKIT_ASSIGN(const std::uint64_t bits, number(8));
-      return push(builder_.real(std::bit_cast<double>(__builtin_bswap64(bits)), op_));
-    }
 
-    case Opcode::kShortBinString: return push_counted(Kind::kString, 1);
-    case Opcode::kBinString: return push_counted(Kind::kString, 4);
-    case Opcode::kShortBinUnicode: return push_counted(Kind::kString, 1);
-    case Opcode::kBinUnicode: return push_counted(Kind::kString, 4);
-    case Opcode::kBinUnicode8: return push_counted(Kind::kString, 8);
-    case Opcode::kShortBinBytes: return push_counted(Kind::kBytes, 1);
-    case Opcode::kBinBytes: return push_counted(Kind::kBytes, 4);
-    case Opcode::kBinBytes8: return push_counted(Kind::kBytes, 8);
-    case Opcode::kByteArray8: return push_counted(Kind::kBytes, 8);
+    case Opcode::kShortBinString: return push_counted<1>(Kind::kString);
+    case Opcode::kBinString: return push_counted<4>(Kind::kString);
+    case Opcode::kShortBinUnicode: return push_counted<1>(Kind::kString);
+    case Opcode::kBinUnicode: return push_counted<4>(Kind::kString);
+    case Opcode::kBinUnicode8: return push_counted<8>(Kind::kString);
+    case Opcode::kShortBinBytes: return push_counted<1>(Kind::kBytes);
+    case Opcode::kBinBytes: return push_counted<4>(Kind::kBytes);
+    case Opcode::kBinBytes8: return push_counted<8>(Kind::kBytes);
+    case Opcode::kByteArray8: return push_counted<8>(Kind::kBytes);
 
     case Opcode::kEmptyTuple: return push_tuple(0);
     case Opcode::kTuple1: return push_tuple(1);
@@ -362,11 +360,11 @@ Status Machine::step(Opcode code) {
       return push(builder_.persistent(pop(), op_));
     }
 
-    case Opcode::kBinPut: return put_numbered(1);
-    case Opcode::kLongBinPut: return put_numbered(4);
+    case Opcode::kBinPut: return put_numbered<1>();
+    case Opcode::kLongBinPut: return put_numbered<4>();
     case Opcode::kMemoize: return put(memoized_);
-    case Opcode::kBinGet: return get_numbered(1);
-    case Opcode::kLongBinGet: return get_numbered(4);
+    case Opcode::kBinGet: return get_numbered<1>();
+    case Opcode::kLongBinGet: return get_numbered<4>();
     default: return step_text(code);
   }
 }

@@ -25,10 +25,11 @@ inline constexpr std::size_t kMaxPickleBytes = 256u << 20;
 
 /// Reads a pickle of protocol 0 to 5.
 ///
-/// Objects cost at most 80 bytes each and there is at most one for each byte of the pickle, and at
-/// most max_objects; time is linear in the pickle. Every opcode of Python 3.13's pickletools is
-/// known; those that make no sense without running code or outside data are refused (INST, OBJ,
-/// EXT1-4, NEXT_BUFFER, READONLY_BUFFER). Strings must be valid UTF-8 without surrogates.
+/// Objects cost at most 80 bytes each, and 16 bytes for each place where one is held. There is at
+/// most one for each byte of the pickle, and at most max_objects; time is linear in the pickle.
+/// Every opcode of Python 3.13's pickletools is known; those that make no sense without running
+/// code or outside data are refused (INST, OBJ, EXT1-4, NEXT_BUFFER, READONLY_BUFFER). Strings must
+/// be valid UTF-8 without surrogates.
 ///
 /// @param data  the whole pickle, at most kMaxPickleBytes; becomes part of the graph
 /// @error kUnsafe a global that is not allowed, or an attempt to change one;

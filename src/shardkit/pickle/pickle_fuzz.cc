@@ -11,11 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto graph = parse(std::string(reinterpret_cast<const char*>(data), size),
                            {.allow = allow, .max_objects = 1 << 16});
   if (!graph.ok()) return 0;
-  const auto check = [&graph](ObjectId id) {
-    if (id >= graph->size()) std::abort();
-  };
-  check(graph->root());
-  for (ObjectId id = 0; id < graph->size(); ++id) {
+  const auto look = [&graph, size](ObjectId id) {
     if (graph->offset(id) >= size) std::abort();
     switch (graph->kind(id)) {
       case Kind::kString:
@@ -23,23 +19,32 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       case Kind::kBigInt:
         if (graph->text(id).size() > 2 * size) std::abort();
         break;
+      case Kind::kInt: graph->integer(id); break;
+      case Kind::kFloat: graph->real(id); break;
+      case Kind::kBool: graph->boolean(id); break;
+      case Kind::kGlobal:
+        if (graph->global(id).module == "os") std::abort();
+        break;
+      default: break;
+    }
+  };
+  look(graph->root());
+  for (ObjectId id = 0; id < graph->non_leaves(); ++id) {
+    look(id);
+    switch (graph->kind(id)) {
+      case Kind::kCall:
+      case Kind::kNew:
+        look(graph->construction(id).callee);
+        look(graph->construction(id).args);
+        [[fallthrough]];
       case Kind::kTuple:
       case Kind::kList:
       case Kind::kSet:
       case Kind::kFrozenSet:
       case Kind::kDict:
-        for (const ObjectId item : graph->items(id)) check(item);
+        for (const ObjectId item : graph->items(id)) look(item);
         break;
-      case Kind::kGlobal:
-        if (graph->global(id).module == "os") std::abort();
-        break;
-      case Kind::kPersistentId: check(graph->persistent_id(id)); break;
-      case Kind::kCall:
-      case Kind::kNew:
-        check(graph->construction(id).callee);
-        check(graph->construction(id).args);
-        for (const ObjectId item : graph->construction(id).items) check(item);
-        break;
+      case Kind::kPersistentId: look(graph->persistent_id(id)); break;
       default: break;
     }
   }

@@ -1,6 +1,7 @@
 #include "shardkit/pickle/text.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 namespace shardkit::pickle {
@@ -76,6 +77,13 @@ bool append_escape(std::string& out, std::string_view text, std::size_t& i) {
 
 bool is_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
+    // Most texts are ASCII: eight bytes at once.
+    std::uint64_t eight = 0;
+    if (text.size() - i >= 8 && (std::memcpy(&eight, text.data() + i, 8),
+                                 (eight & 0x8080808080808080u) == 0)) {
+      i += 8;
+      continue;
+    }
     const std::uint8_t lead = byte_at(text, i++);
     if (lead < 0x80) continue;
     int more = 0;

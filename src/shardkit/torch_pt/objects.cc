@@ -45,7 +45,7 @@ PtObjects::PtObjects(const pickle::Graph& graph, std::uint64_t budget_bytes)
 }
 
 Status PtObjects::check_calls() const {
-  for (ObjectId id = 0; id < graph_.size(); ++id) {
+  for (ObjectId id = 0; id < graph_.non_leaves(); ++id) {
     const Kind kind = graph_.kind(id);
     if (kind != Kind::kCall && kind != Kind::kNew) continue;
     const pickle::Construction& made = graph_.construction(id);
@@ -166,6 +166,7 @@ Status PtObjects::add_attributes(ObjectId dict, std::string_view what,
   if (is_none(dict)) return {};
   if (graph_.kind(dict) != Kind::kDict) return unexpected(what, "a dict of attributes", dict);
   const auto items = graph_.items(dict);
+  attributes.reserve(items.size() / 2);
   for (std::size_t i = 0; i < items.size(); i += 2) {
     SHARDKIT_ASSIGN(const auto name, string(items[i], "an attribute's name"));
     attributes.add(name, items[i + 1]);

@@ -29,6 +29,7 @@ struct PtCall {
 /// The attributes that BUILD gave an object, by name.
 class PtAttributes {
  public:
+  void reserve(std::size_t more) { named_.reserve(named_.size() + more); }
   void add(std::string_view name, ObjectId value) { named_.emplace_back(name, value); }
   std::optional<ObjectId> find(std::string_view name) const;
   const std::vector<std::pair<std::string_view, ObjectId>>& all() const { return named_; }

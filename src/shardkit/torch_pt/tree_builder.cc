@@ -122,7 +122,7 @@ Result<Value> TreeBuilder::call(const PtCall& call, ObjectId id) {
       }
       const pickle::Construction& made = graph.construction(id);
       if (made.holds_pairs) return objects_.unexpected("a container", "elements, not pairs", id);
-      SHARDKIT_ASSIGN(auto more, values(made.items));
+      SHARDKIT_ASSIGN(auto more, values(graph.items(id)));
       std::move(more.begin(), more.end(), std::back_inserter(items));
       if (call.role == GlobalRole::kList) return Value(List{std::move(items)});
       if (call.role == GlobalRole::kTuple) return Value(Tuple{std::move(items)});
@@ -229,9 +229,9 @@ Result<Value> TreeBuilder::dict_call(const PtCall& call, ObjectId id) {
     }
   }
   const pickle::Construction& made = graph.construction(id);
-  if (!made.holds_pairs && !made.items.empty())
+  if (!made.holds_pairs && !graph.items(id).empty())
     return objects_.unexpected("a dict", "pairs, not elements", id);
-  SHARDKIT_TRY(add_pairs(made.items, dict));
+  SHARDKIT_TRY(add_pairs(graph.items(id), dict));
   SHARDKIT_TRY(check_keys(dict, id));
   return Value(std::move(dict));
 }
@@ -268,10 +268,10 @@ Result<Value> TreeBuilder::opaque(std::string class_name, ObjectId id) {
   }
   if (made.holds_pairs) {
     Dict dict;
-    SHARDKIT_TRY(add_pairs(made.items, dict));
+    SHARDKIT_TRY(add_pairs(objects_.graph().items(id), dict));
     opaque.state.push_back(std::move(dict));
-  } else if (!made.items.empty()) {
-    SHARDKIT_ASSIGN(auto items, values(made.items));
+  } else if (!objects_.graph().items(id).empty()) {
+    SHARDKIT_ASSIGN(auto items, values(objects_.graph().items(id)));
     opaque.state.push_back(List{std::move(items)});
   }
   return Value(std::move(opaque));
@@ -289,6 +289,7 @@ Result<Value> TreeBuilder::storage(ObjectId id) {
 
 Result<std::vector<Value>> TreeBuilder::values(std::span<const ObjectId> items) {
   std::vector<Value> made;
+  made.reserve(items.size());
   for (const ObjectId item : items) {
     SHARDKIT_ASSIGN(Value held, value(item));
     made.push_back(std::move(held));
@@ -298,6 +299,7 @@ Result<std::vector<Value>> TreeBuilder::values(std::span<const ObjectId> items) 
 
 Status TreeBuilder::add_pairs(std::span<const ObjectId> pairs, Dict& dict) {
   const pickle::Graph& graph = objects_.graph();
+  if (dict.items.empty()) dict.items.reserve(pairs.size() / 2);
   for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
     SHARDKIT_ASSIGN(Value key, value(pairs[i]));
     if (!is_hashable(key)) return objects_.unexpected("a dict's key", "a hashable", pairs[i]);
@@ -323,6 +325,8 @@ Status TreeBuilder::add_pairs(std::span<const ObjectId> pairs, Dict& dict) {
 Status TreeBuilder::check_keys(const Dict& dict, ObjectId at) const {
   std::unordered_set<std::string_view> texts;
   std::unordered_set<std::int64_t> numbers;
+  if (dict.items.size() > 1 && dict.items.front().first.get_if<std::string>())
+    texts.reserve(dict.items.size());
   for (const auto& [key, held] : dict.items) {
     const auto* text = key.get_if<std::string>();
     const auto* number = key.get_if<std::int64_t>();
