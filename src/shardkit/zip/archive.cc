@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <functional>
 #include <span>
 
 #include "shardkit/zip/crc32.h"
@@ -158,9 +160,29 @@ Result<DirectoryEntry64> parse_entry(Record directory, std::size_t at, std::uint
 
 }  // namespace
 
+/// Where the entry of this name is, or would be.
+std::size_t Archive::slot_of(std::string_view name) const {
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t slot = std::hash<std::string_view>()(name) & mask;
+  while (slots_[slot] != 0 && entries_[slots_[slot] - 1].name != name) slot = (slot + 1) & mask;
+  return slot;
+}
+
+Status Archive::make_index() {
+  slots_.assign(std::bit_ceil(2 * entries_.size() + 1), 0);
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    std::uint32_t& slot = slots_[slot_of(entries_[i].name)];
+    if (slot != 0)
+      return corrupt("two entries of one name", entries_[i].header_offset)
+          .found(fmt::format("entry '{}'", entries_[i].name));
+    slot = static_cast<std::uint32_t>(i + 1);  // the directory's limit bounds their number
+  }
+  return {};
+}
+
 const Entry* Archive::find(std::string_view name) const {
-  const auto found = index_.find(name);
-  return found == index_.end() ? nullptr : &entries_[found->second];
+  const std::uint32_t found = slots_[slot_of(name)];
+  return found == 0 ? nullptr : &entries_[found - 1];
 }
 
 Result<Archive> Archive::open(const RandomAccessFile& file) {
@@ -195,17 +217,15 @@ Result<Archive> Archive::open(const RandomAccessFile& file) {
   if (at != directory.size())
     return in_file(corrupt("the directory holds more than its entries", place->offset + at));
 
-  std::stable_sort(listed.begin(), listed.end(), [](const auto& a, const auto& b) {
+  const auto before = [](const DirectoryEntry64& a, const DirectoryEntry64& b) {
     return a.header_offset < b.header_offset;
-  });
+  };
+  if (!std::is_sorted(listed.begin(), listed.end(), before))
+    std::stable_sort(listed.begin(), listed.end(), before);
   auto entries = read_local_headers(file, listed, place->offset);
   if (!entries.ok()) return in_file(std::move(entries).error());
   archive.entries_ = *std::move(entries);
-  archive.index_.reserve(archive.entries_.size());
-  for (std::size_t i = 0; i < archive.entries_.size(); ++i)
-    if (const Entry& entry = archive.entries_[i]; !archive.index_.emplace(entry.name, i).second)
-      return in_file(corrupt("two entries of one name", entry.header_offset)
-                         .found(fmt::format("entry '{}'", entry.name)));
+  if (Status status = archive.make_index(); !status.ok()) return in_file(std::move(status).error());
   return archive;
 }
 

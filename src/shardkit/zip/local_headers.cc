@@ -16,7 +16,8 @@ Error corrupt(std::string_view what, const DirectoryEntry64& entry, std::uint64_
       .found(fmt::format("entry '{}'", entry.name));
 }
 
-/// Small reads that mostly lie close together: one read serves those in the same few KiB.
+/// Small reads that mostly lie close together: one read serves an entry's data descriptor and the
+/// next local header. No more than that, since the pages behind are payload that nobody needs.
 class Window {
  public:
   /// No read goes beyond `end`.
@@ -35,7 +36,7 @@ class Window {
   }
 
  private:
-  static constexpr std::uint64_t kAheadBytes = 4096;
+  static constexpr std::uint64_t kAheadBytes = 512;
 
   const RandomAccessFile& file_;
   std::uint64_t end_;
