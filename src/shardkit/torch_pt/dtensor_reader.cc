@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 namespace shardkit {
 namespace {
@@ -12,24 +13,48 @@ using pickle::Kind;
 /// Different meshes in one file; real ones have a handful.
 constexpr std::size_t kMaxMeshes = 4096;
 
+class Hash {
+ public:
+  explicit Hash(std::size_t seed) : value_(seed) {}
+  void mix(std::int64_t number) {
+    value_ = value_ * 0x9e3779b97f4a7c15u + static_cast<std::size_t>(number);
+    value_ ^= value_ >> 29;
+  }
+  std::size_t value() const { return value_; }
+
+ private:
+  std::size_t value_;
+};
+
 std::size_t hash_of(const DeviceMesh& mesh) {
-  std::size_t hash = std::hash<std::string>()(mesh.device_type());
-  const auto mix = [&hash](std::int64_t value) {
-    hash = hash * 0x9e3779b97f4a7c15u + static_cast<std::size_t>(value);
-  };
-  for (const std::int64_t size : mesh.shape()) mix(size);
-  for (const std::int64_t rank : mesh.ranks()) mix(rank);
-  return hash;
+  Hash hash(std::hash<std::string>()(mesh.device_type()));
+  for (const std::int64_t size : mesh.shape()) hash.mix(size);
+  for (const std::int64_t rank : mesh.ranks()) hash.mix(rank);
+  return hash.value();
 }
 
-/// Everything that tells two shardings of a file apart; their meshes are one object if equal.
-std::string content_of(const Sharding& sharding) {
-  std::string text = fmt::format("{}|{}|", fmt::ptr(sharding.mesh.get()),
-                                 to_string(sharding.shape));
-  for (const Placement& placement : sharding.placements) text += to_string(placement) + " ";
+/// Of what differs between most shardings of a file; their meshes are one object if equal.
+std::size_t hash_of(const Sharding& sharding) {
+  Hash hash(std::hash<const DeviceMesh*>()(sharding.mesh.get()));
+  for (const std::int64_t size : sharding.shape) hash.mix(size);
+  for (const Placement& placement : sharding.placements) {
+    hash.mix(static_cast<std::int64_t>(placement.index()));
+    hash.mix(sharded_dim(placement).value_or(-1));
+  }
+  return hash.value();
+}
+
+bool are_equal(const Sharding& a, const Sharding& b) {
+  return a.mesh == b.mesh && a.shape == b.shape && a.placements == b.placements &&
+         a.shard_order == b.shard_order;
+}
+
+std::size_t content_bytes(const Sharding& sharding) {
+  std::size_t bytes = sharding.placements.size() * sizeof(Placement) +
+                      sharding.shape.size() * sizeof(std::int64_t);
   for (const ShardOrder& entry : sharding.shard_order)
-    text += fmt::format("|{}:{}", entry.tensor_dim, fmt::join(entry.mesh_dims, ","));
-  return text;
+    bytes += sizeof(ShardOrder) + entry.mesh_dims.size() * sizeof(std::int64_t);
+  return bytes;
 }
 
 /// torch 2.13, _dtensor_spec.py compute_default_shard_order: mesh dimensions from left to right.
@@ -71,10 +96,10 @@ Result<std::shared_ptr<const Sharding>> DTensorReader::sharding_of(ObjectId spec
   if (!mesh || !placements)
     return objects_.error(ErrorCode::kUnsupported, "a DTensorSpec in an unknown form", spec)
         .expected("attributes 'mesh' and 'placements'");
-  auto sharding = std::make_shared<Sharding>();
-  SHARDKIT_ASSIGN(sharding->mesh, mesh_of(*mesh));
-  SHARDKIT_ASSIGN(sharding->placements, read_placements(*placements));
-  sharding->shape = size;
+  Sharding sharding;
+  SHARDKIT_ASSIGN(sharding.mesh, mesh_of(*mesh));
+  SHARDKIT_ASSIGN(sharding.placements, read_placements(*placements));
+  sharding.shape = size;
 
   const auto meta = attributes.find("tensor_meta");
   if (meta && !objects_.is_none(*meta)) {  // a named tuple: shape, stride, dtype
@@ -87,15 +112,17 @@ Result<std::shared_ptr<const Sharding>> DTensorReader::sharding_of(ObjectId spec
           .expected(to_string(size))
           .found(to_string(shape));
   }
-  SHARDKIT_TRY(read_shard_order(attributes, *sharding));
-  if (auto sound = check_sharding(*sharding); !sound.ok())
-    return Error(sound.error()).at_offset(objects_.graph().offset(spec));
+  SHARDKIT_TRY(read_shard_order(attributes, sharding));
 
-  std::string content = content_of(*sharding);
-  SHARDKIT_TRY(objects_.charge(sizeof(Sharding) + 2 * content.size(), spec));
-  auto& shared = shardings_[std::move(content)];
-  if (!shared) shared = std::move(sharding);
-  return shared;
+  const std::size_t hash = hash_of(sharding);
+  const auto [begin, end] = shardings_.equal_range(hash);
+  const auto equal = std::find_if(
+      begin, end, [&sharding](const auto& entry) { return are_equal(*entry.second, sharding); });
+  if (equal != end) return equal->second;
+  if (auto sound = check_sharding(sharding); !sound.ok())
+    return Error(sound.error()).at_offset(objects_.graph().offset(spec));
+  SHARDKIT_TRY(objects_.charge(sizeof(Sharding) + content_bytes(sharding), spec));
+  return shardings_.emplace(hash, std::make_shared<const Sharding>(std::move(sharding)))->second;
 }
 
 Result<std::shared_ptr<const DeviceMesh>> DTensorReader::mesh_of(ObjectId mesh) {

@@ -45,7 +45,7 @@ class DTensorReader {
   TensorReader& tensors_;
   std::unordered_map<ObjectId, std::shared_ptr<const DeviceMesh>> mesh_of_object_;
   std::unordered_multimap<std::size_t, std::shared_ptr<const DeviceMesh>> meshes_;  // by hash
-  std::unordered_map<std::string, std::shared_ptr<const Sharding>> shardings_;  // by content
+  std::unordered_multimap<std::size_t, std::shared_ptr<const Sharding>> shardings_;  // by hash
 };
 
 }  // namespace shardkit

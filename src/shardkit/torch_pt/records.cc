@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <functional>
 #include <vector>
 
 #include "shardkit/base/checked_math.h"
@@ -35,7 +36,11 @@ Error explain(Error error) {
 PtRecords::PtRecords(const RandomAccessFile& file, zip::Archive archive)
     : file_(&file),
       archive_(std::move(archive)),
-      path_(std::make_shared<const std::string>(file.path())) {}
+      path_(std::make_shared<const std::string>(file.path())),
+      storages_(std::make_shared<std::vector<Storage>>()),
+      storage_of_entry_(archive_.entries().size(), 0) {
+  storages_->reserve(archive_.entries().size());  // so that none of them ever moves
+}
 
 Error PtRecords::error(ErrorCode code, std::string what) const {
   return Error(code, std::move(what)).in_file(*path_);
@@ -119,10 +124,11 @@ Result<std::string> PtRecords::read_pickle() const {
 
 Result<std::shared_ptr<const Storage>> PtRecords::storage(std::string_view key, std::int64_t count,
                                                           std::int64_t item_bytes) {
-  const zip::Entry* entry = archive_.find(fmt::format("{}data/{}", prefix_, key));
+  name_.assign(prefix_).append("data/").append(key);
+  const zip::Entry* entry = archive_.find(name_);
   if (!entry)
     return error(ErrorCode::kCorrupt, "the pickle refers to a storage that is not in the archive")
-        .found(fmt::format("'{}data/{}'", prefix_, key));
+        .found(fmt::format("'{}'", name_));
   const auto stated = count < 0 ? std::nullopt : checked_mul(count, item_bytes);
   const auto stated_bytes = static_cast<std::uint64_t>(stated.value_or(0));
   if (!stated || stated_bytes > entry->bytes ||
@@ -131,19 +137,23 @@ Result<std::shared_ptr<const Storage>> PtRecords::storage(std::string_view key, 
         .expected(fmt::format("{} items of {} bytes", count, item_bytes))
         .found(fmt::format("{} bytes in '{}'", entry->bytes, entry->name))
         .at_offset(entry->offset);
-  auto& storage = storages_[std::string(key)];
-  if (!storage) {
-    storage = std::make_shared<const Storage>(FileRange{path_, entry->offset}, entry->bytes);
-    entry_of_storage_.emplace(storage.get(), entry);
+  std::uint32_t& place =
+      storage_of_entry_[static_cast<std::size_t>(entry - archive_.entries().data())];
+  if (place == 0) {
+    storages_->emplace_back(FileRange{path_, entry->offset}, entry->bytes);
+    entry_of_storage_.push_back(entry);
+    place = static_cast<std::uint32_t>(storages_->size());
   }
-  return storage;
+  return std::shared_ptr<const Storage>(storages_, &(*storages_)[place - 1]);
 }
 
 Result<std::string> PtRecords::read_storage(const Storage& storage) const {
-  const auto found = entry_of_storage_.find(&storage);
-  if (found == entry_of_storage_.end())
+  const Storage* first = storages_->data();
+  const std::less<const Storage*> before;
+  if (before(&storage, first) || !before(&storage, first + storages_->size()))
     return error(ErrorCode::kCorrupt, "a tensor whose numbers are needed has no data");
-  return zip::read_entry(*file_, *found->second, kSmallStorageBytes);
+  return zip::read_entry(*file_, *entry_of_storage_[static_cast<std::size_t>(&storage - first)],
+                         kSmallStorageBytes);
 }
 
 }  // namespace shardkit

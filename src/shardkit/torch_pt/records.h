@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <vector>
 
 #include "shardkit/base/result.h"
 #include "shardkit/io/file_system.h"
@@ -27,10 +27,13 @@ class PtRecords {
 
   /// data.pkl. @error kCorrupt its CRC differs; kLimit; kIo
   Result<std::string> read_pickle() const;
+  /// Of data.pkl.
+  std::uint64_t pickle_bytes() const { return pickle_->bytes; }
   /// Of data.pkl's first byte in the file.
   std::uint64_t pickle_offset() const { return pickle_->offset; }
 
-  /// The storage of a key; asked again, the same object.
+  /// The storage of a key; asked again, the same object. All storages of a file lie in one block of
+  /// memory, which lives as long as any of them.
   ///
   /// @param count, item_bytes  the size that the pickle states. The record may be longer by less
   ///        than one item (a storage of 7 bytes, seen as float32, counts 1).
@@ -55,8 +58,10 @@ class PtRecords {
   std::shared_ptr<const std::string> path_;  // shared by all storages
   std::string prefix_;                       // "archive/"
   const zip::Entry* pickle_ = nullptr;
-  std::unordered_map<std::string, std::shared_ptr<const Storage>> storages_;
-  std::unordered_map<const Storage*, const zip::Entry*> entry_of_storage_;
+  std::string name_;                         // of the record asked for last
+  std::shared_ptr<std::vector<Storage>> storages_;    // never more than there are entries
+  std::vector<std::uint32_t> storage_of_entry_;       // index into storages_ plus 1; 0: none yet
+  std::vector<const zip::Entry*> entry_of_storage_;
 };
 
 }  // namespace shardkit
