@@ -29,13 +29,16 @@ struct Entry {
   std::vector<RankView> views;      // kPlain
 };
 
+bool is_tensor(const Value& value) {
+  return value.get_if<Tensor>() || value.get_if<DTensor>() || value.get_if<ShardedTensor>();
+}
+
 /// Whether a tensor hides anywhere below. Readers bound the depth of the trees they build.
 bool holds_tensor(const Value& value) {
   const auto any = [](const auto& items) {
     return std::any_of(items.begin(), items.end(), holds_tensor);
   };
-  if (value.get_if<Tensor>() || value.get_if<DTensor>() || value.get_if<ShardedTensor>())
-    return true;
+  if (is_tensor(value)) return true;
   if (const auto* list = value.get_if<List>()) return any(list->items);
   if (const auto* tuple = value.get_if<Tuple>()) return any(tuple->items);
   if (const auto* set = value.get_if<Set>()) return any(set->items);
@@ -52,12 +55,42 @@ bool is_extra_state(std::string_view name) {
   return name == "_extra_state" || name.ends_with("._extra_state");
 }
 
-Result<RankView> to_view(std::int64_t rank, const Tensor& tensor) {
-  SHARDKIT_TRY(check_view(tensor));
-  if (tensor.storage->is_meta())
-    return Error(ErrorCode::kUnsupported, "the tensor is on the meta device and has no bytes");
-  return RankView{static_cast<std::int32_t>(rank), tensor.shape, tensor.strides, tensor.offset,
-                  tensor.storage};
+/// One object for each different layout.
+class LayoutTable {
+ public:
+  const ViewLayout* find_or_add(const Tensor& tensor) {
+    if (last_ != nullptr && last_->shape == tensor.shape && last_->strides == tensor.strides)
+      return last_;
+    last_ = &*layouts_.insert({tensor.shape, tensor.strides}).first;
+    return last_;
+  }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const ViewLayout& layout) const {
+      std::size_t hash = layout.shape.size();
+      for (const Dims* dims : {&layout.shape, &layout.strides})
+        for (const std::int64_t value : *dims) {
+          hash = hash * 0x9e3779b97f4a7c15u + static_cast<std::size_t>(value);
+          hash ^= hash >> 29;
+        }
+      return hash;
+    }
+  };
+
+  std::unordered_set<ViewLayout, Hash> layouts_;  // whose elements never move
+  const ViewLayout* last_ = nullptr;
+};
+
+/// `again` becomes the same name without wrapper names as one before it.
+Error one_name_twice(const Dict& dict, const std::string& again) {
+  const std::string name = clean_fqn(again);
+  const auto first = std::find_if(dict.items.begin(), dict.items.end(), [&name](const auto& item) {
+    return clean_fqn(*item.first.template get_if<std::string>()) == name;
+  });
+  return Error(ErrorCode::kCorrupt, "two names become one when wrapper names come off")
+      .of_tensor(name)
+      .found(fmt::format("'{}' and '{}'", *first->first.get_if<std::string>(), again));
 }
 
 /// Whether two ranks speak of one tensor; submeshes may differ in their ranks.
@@ -95,15 +128,20 @@ struct CatalogBuilder::Impl {
   std::int64_t world_size = 0;
   std::vector<Entry> entries;
   std::unordered_map<std::string, std::size_t> by_name;
+  std::size_t next = 0;                        // the entry that is likely to come next
   std::map<std::string, std::string> skipped;  // name -> kind
   std::unordered_set<std::int64_t> ranks;
+  LayoutTable layouts;
 
-  Status add_value(std::int64_t rank, const std::string& name, const Value& value);
-  Result<Entry*> entry_for(std::int64_t rank, const std::string& name, TensorKind kind,
-                           DType dtype, const Dims& shape);
-  Status add_plain(std::int64_t rank, const std::string& name, const Tensor& tensor);
-  Status add_dtensor(std::int64_t rank, const std::string& name, const DTensor& tensor);
-  Status add_sharded(std::int64_t rank, const std::string& name, const ShardedTensor& tensor);
+  /// The entry of a name of the state dict, without wrapper names; none if it is new. Ranks list
+  /// their tensors in one order, so that it mostly is the one after the last.
+  Entry* find(std::string_view raw_name);
+  Status add_value(std::int64_t rank, std::string_view raw_name, Entry* entry, const Value& value);
+  Result<Entry*> entry_for(std::int64_t rank, std::string_view raw_name, Entry* entry,
+                           TensorKind kind, DType dtype, const Dims& shape);
+  Result<RankView> to_view(std::int64_t rank, const Tensor& tensor);
+  Status add_dtensor(std::int64_t rank, const DTensor& tensor, RankView view, Entry& entry);
+  Status add_sharded(std::int64_t rank, const ShardedTensor& tensor, Entry& entry);
   Status check_present(const Entry& entry) const;
   Result<RankOrder> decide_rank_order(std::vector<std::string>& warnings) const;
   Result<CatalogTensor> join(Entry entry, PlainTensors plain, RankOrder order) const;
@@ -124,101 +162,123 @@ Status CatalogBuilder::add(std::int64_t rank, const std::string& file, const Val
         .in_file(file)
         .expected("dict")
         .found(kind_name(root));
-  std::unordered_map<std::string, std::string> raw_names;  // clean -> as in the file
+  std::unordered_set<std::string> skipped_here;
+  impl_->next = 0;
   for (const auto& [key, value] : dict->items) {
     const auto* raw = key.get_if<std::string>();
     if (raw == nullptr)
       return Error(ErrorCode::kUnsupported, "a key of the state dict is no string")
           .in_file(file)
           .found(kind_name(key));
-    const std::string name = clean_fqn(*raw);
-    if (const auto [it, added] = raw_names.try_emplace(name, *raw); !added)
-      return Error(ErrorCode::kCorrupt, "two names become one when wrapper names come off")
-          .in_file(file)
-          .of_tensor(name)
-          .found(fmt::format("'{}' and '{}'", it->second, *raw));
-    if (Status status = impl_->add_value(rank, name, value); !status.ok())
-      return std::move(status).error().of_tensor(name).in_file(file);
+    Entry* entry = impl_->find(*raw);
+    if ((entry != nullptr && entry->ranks.back() == rank) ||
+        (!skipped_here.empty() && skipped_here.contains(clean_fqn(*raw))))
+      return one_name_twice(*dict, *raw).in_file(file);
+    if (!is_tensor(value)) skipped_here.insert(clean_fqn(*raw));
+    if (Status status = impl_->add_value(rank, *raw, entry, value); !status.ok())
+      return std::move(status).error().of_tensor(clean_fqn(*raw)).in_file(file);
   }
   return {};
 }
 
-Status CatalogBuilder::Impl::add_value(std::int64_t rank, const std::string& name,
+Entry* CatalogBuilder::Impl::find(std::string_view raw_name) {
+  // A clean name stays as it is when it is cleaned again, so that equal names need no cleaning.
+  if (next < entries.size() && entries[next].name == raw_name) return &entries[next++];
+  const auto found = by_name.find(clean_fqn(raw_name));
+  if (found == by_name.end()) return nullptr;
+  next = found->second + 1;
+  return &entries[found->second];
+}
+
+Status CatalogBuilder::Impl::add_value(std::int64_t rank, std::string_view raw_name, Entry* entry,
                                        const Value& value) {
-  if (const auto* tensor = value.get_if<Tensor>()) return add_plain(rank, name, *tensor);
-  if (const auto* tensor = value.get_if<DTensor>()) return add_dtensor(rank, name, *tensor);
-  if (const auto* tensor = value.get_if<ShardedTensor>()) return add_sharded(rank, name, *tensor);
+  if (const auto* tensor = value.get_if<Tensor>()) {
+    SHARDKIT_ASSIGN(RankView view, to_view(rank, *tensor));
+    SHARDKIT_ASSIGN(entry, entry_for(rank, raw_name, entry, TensorKind::kPlain, tensor->dtype,
+                                     tensor->shape));
+    entry->views.push_back(std::move(view));
+    return {};
+  }
+  if (const auto* tensor = value.get_if<DTensor>()) {
+    SHARDKIT_ASSIGN(RankView view, to_view(rank, tensor->local));
+    SHARDKIT_ASSIGN(entry, entry_for(rank, raw_name, entry, TensorKind::kDTensor,
+                                     tensor->local.dtype, tensor->sharding->shape));
+    return add_dtensor(rank, *tensor, std::move(view), *entry);
+  }
+  if (const auto* tensor = value.get_if<ShardedTensor>()) {
+    SHARDKIT_ASSIGN(entry, entry_for(rank, raw_name, entry, TensorKind::kShardedTensor,
+                                     tensor->dtype, tensor->shape));
+    return add_sharded(rank, *tensor, *entry);
+  }
+  std::string name = clean_fqn(raw_name);
   if (!is_extra_state(name) && holds_tensor(value))
     return Error(ErrorCode::kUnsupported,
                  "tensors inside a container; a merge takes a flat dict of name to tensor")
         .found(kind_name(value));
-  skipped.emplace(name, kind_name(value));
+  skipped.emplace(std::move(name), kind_name(value));
   return {};
 }
 
-Result<Entry*> CatalogBuilder::Impl::entry_for(std::int64_t rank, const std::string& name,
-                                               TensorKind kind, DType dtype, const Dims& shape) {
-  const auto [it, added] = by_name.try_emplace(name, entries.size());
-  if (added) {
-    Entry entry;
-    entry.name = name;
-    entry.kind = kind;
-    entry.dtype = dtype;
-    entry.shape = shape;
-    entries.push_back(std::move(entry));
+Result<Entry*> CatalogBuilder::Impl::entry_for(std::int64_t rank, std::string_view raw_name,
+                                               Entry* entry, TensorKind kind, DType dtype,
+                                               const Dims& shape) {
+  if (entry == nullptr) {
+    Entry made;
+    made.name = clean_fqn(raw_name);
+    made.kind = kind;
+    made.dtype = dtype;
+    made.shape = shape;
+    by_name.emplace(made.name, entries.size());
+    entries.push_back(std::move(made));
+    next = entries.size();
+    entry = &entries.back();
   } else {
-    SHARDKIT_TRY(check_same(entries[it->second], rank, kind, dtype, shape));
+    SHARDKIT_TRY(check_same(*entry, rank, kind, dtype, shape));
   }
-  Entry& entry = entries[it->second];
-  entry.ranks.push_back(static_cast<std::int32_t>(rank));
-  return &entry;
+  entry->ranks.push_back(static_cast<std::int32_t>(rank));
+  return entry;
 }
 
-Status CatalogBuilder::Impl::add_plain(std::int64_t rank, const std::string& name,
-                                       const Tensor& tensor) {
-  SHARDKIT_ASSIGN(RankView view, to_view(rank, tensor));
-  SHARDKIT_ASSIGN(Entry * entry,
-                  entry_for(rank, name, TensorKind::kPlain, tensor.dtype, tensor.shape));
-  entry->views.push_back(std::move(view));
-  return {};
+Result<RankView> CatalogBuilder::Impl::to_view(std::int64_t rank, const Tensor& tensor) {
+  SHARDKIT_TRY(check_view(tensor));
+  if (tensor.storage->is_meta())
+    return Error(ErrorCode::kUnsupported, "the tensor is on the meta device and has no bytes");
+  return RankView{static_cast<std::int32_t>(rank), layouts.find_or_add(tensor), tensor.offset,
+                  tensor.storage};
 }
 
-Status CatalogBuilder::Impl::add_dtensor(std::int64_t rank, const std::string& name,
-                                         const DTensor& tensor) {
-  SHARDKIT_ASSIGN(RankView view, to_view(rank, tensor.local));
-  SHARDKIT_ASSIGN(Entry * entry, entry_for(rank, name, TensorKind::kDTensor, tensor.local.dtype,
-                                           tensor.sharding->shape));
-  if (!entry->groups.empty() && !agree(*entry->groups.front().sharding, *tensor.sharding))
-    return contradiction("mesh or placements", *entry, rank);
-  const auto group = std::find_if(entry->groups.begin(), entry->groups.end(), [&](const auto& g) {
+Status CatalogBuilder::Impl::add_dtensor(std::int64_t rank, const DTensor& tensor, RankView view,
+                                         Entry& entry) {
+  if (!entry.groups.empty() && !agree(*entry.groups.front().sharding, *tensor.sharding))
+    return contradiction("mesh or placements", entry, rank);
+  const auto group = std::find_if(entry.groups.begin(), entry.groups.end(), [&](const auto& g) {
     return g.sharding->mesh == tensor.sharding->mesh || *g.sharding->mesh == *tensor.sharding->mesh;
   });
-  if (group == entry->groups.end()) {
-    entry->groups.push_back({tensor.sharding, {std::move(view)}});
+  if (group == entry.groups.end()) {
+    entry.groups.push_back({tensor.sharding, {}});
+    entry.groups.back().ranks.push_back(std::move(view));
   } else {
     group->ranks.push_back(std::move(view));
   }
   return {};
 }
 
-Status CatalogBuilder::Impl::add_sharded(std::int64_t rank, const std::string& name,
-                                         const ShardedTensor& tensor) {
-  SHARDKIT_ASSIGN(Entry * entry, entry_for(rank, name, TensorKind::kShardedTensor, tensor.dtype,
-                                           tensor.shape));
+Status CatalogBuilder::Impl::add_sharded(std::int64_t rank, const ShardedTensor& tensor,
+                                         Entry& entry) {
   std::vector<Box> boxes;
   for (const ShardMetadata& shard : tensor.shards) boxes.push_back(shard.box);
-  if (entry->ranks.size() == 1) {
-    entry->shard_boxes = std::move(boxes);
-  } else if (entry->shard_boxes != boxes) {
-    return contradiction("shards of a ShardedTensor", *entry, rank);
+  if (entry.ranks.size() == 1) {
+    entry.shard_boxes = std::move(boxes);
+  } else if (entry.shard_boxes != boxes) {
+    return contradiction("shards of a ShardedTensor", entry, rank);
   }
   for (const ShardedTensor::LocalShard& local : tensor.local_shards) {
-    const auto& all = entry->shard_boxes;  // of a nested ShardedTensor not known: none
+    const auto& all = entry.shard_boxes;  // of a nested ShardedTensor not known: none
     if (!all.empty() && std::find(all.begin(), all.end(), local.metadata.box) == all.end())
       return Error(ErrorCode::kCorrupt, "a local shard is not among the shards of the tensor")
           .found(to_string(local.metadata.box));
     SHARDKIT_ASSIGN(RankView view, to_view(rank, local.tensor));
-    entry->shards.push_back({local.metadata.box, std::move(view)});
+    entry.shards.push_back({local.metadata.box, std::move(view)});
   }
   return {};
 }
@@ -226,9 +286,11 @@ Status CatalogBuilder::Impl::add_sharded(std::int64_t rank, const std::string& n
 /// A rank may lack a DTensor whose meshes leave it out, and nothing else.
 Status CatalogBuilder::Impl::check_present(const Entry& entry) const {
   if (static_cast<std::int64_t>(entry.ranks.size()) == world_size) return {};
+  std::vector<bool> present(static_cast<std::size_t>(world_size), false);
+  for (const std::int32_t rank : entry.ranks) present[static_cast<std::size_t>(rank)] = true;
   std::vector<std::int64_t> lacking;
   for (std::int64_t rank = 0; rank < world_size; ++rank) {
-    if (std::find(entry.ranks.begin(), entry.ranks.end(), rank) != entry.ranks.end()) continue;
+    if (present[static_cast<std::size_t>(rank)]) continue;
     const bool on_its_mesh =
         std::any_of(entry.groups.begin(), entry.groups.end(), [rank](const MeshGroup& group) {
           return group.sharding->mesh->coordinate_of(rank).has_value();
@@ -316,11 +378,13 @@ bool same_bytes(const CatalogTensor& a, const CatalogTensor& b) {
 
 /// Pairs of names for the same bytes; of three names for one, the first pairs with both others.
 std::vector<SharedStorage> find_shared(const std::vector<CatalogTensor>& tensors) {
-  std::unordered_map<const Storage*, std::vector<std::size_t>> by_storage;
+  // By storage and place in it: many tensors may be views of one storage.
+  std::map<std::pair<const Storage*, std::int64_t>, std::vector<std::size_t>> by_place;
   std::vector<SharedStorage> shared;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].pieces.empty()) continue;
-    std::vector<std::size_t>& others = by_storage[tensors[i].pieces.front().storage.get()];
+    const Piece& front = tensors[i].pieces.front();
+    std::vector<std::size_t>& others = by_place[{front.storage.get(), front.offset}];
     const auto twin = std::find_if(others.begin(), others.end(), [&](std::size_t j) {
       return same_bytes(tensors[j], tensors[i]);
     });

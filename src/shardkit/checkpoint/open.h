@@ -21,15 +21,18 @@ struct RankFile {
 
 /// Reads the file of one rank: names and layouts, no tensor bytes.
 ///
-/// @param rank  0 <= rank < folder.world_size
+/// @param rank     0 <= rank < folder.world_size
+/// @param options  as read_pt takes them
 /// @error kInvalidArgument no such rank; kIncomplete the file says that another rank wrote it
 /// @error as read_pt
-Result<RankFile> read_rank_file(FileSystem& fs, const CheckpointFolder& folder, std::int64_t rank);
+Result<RankFile> read_rank_file(FileSystem& fs, const CheckpointFolder& folder, std::int64_t rank,
+                                const PtReadOptions& options = {});
 
 /// Reads the files of all ranks and joins them.
 ///
-/// Reads each file's zip directory and pickle; time and memory grow with the number of tensors,
-/// not with their size.
+/// Reads each file's zip directory and pickle, several files at once (checkpoint/rank_reader.h);
+/// time and memory grow with the number of tensors, not with their size. Memory: less than 256
+/// bytes a piece, and what the largest pickles take while they are read: some 5 times their size.
 ///
 /// @error kUnsupported FSDP2 over tensor parallelism by PyTorch 2.4 (torch_pt/origin.h)
 /// @error as read_rank_file and CatalogBuilder. Where several files cannot be read, all are named.

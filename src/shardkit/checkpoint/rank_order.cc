@@ -22,7 +22,7 @@ bool fits(const MeshGroup& group, RankOrder order) {
   std::vector<LocalShape> known;
   for (const RankView& view : group.ranks)
     if (group.sharding->mesh->coordinate_of(view.rank))
-      known.push_back({shard_coordinate(*group.sharding, view.rank, order), view.shape});
+      known.push_back({shard_coordinate(*group.sharding, view.rank, order), view.layout->shape});
   return are_distinct(known) && decide_cut_order(*group.sharding, known).ok();
 }
 

@@ -9,6 +9,7 @@
 
 #include "shardkit/base/checked_math.h"
 #include "shardkit/checkpoint/rank_order.h"
+#include "shardkit/layout/cut.h"
 
 namespace shardkit {
 namespace {
@@ -21,10 +22,10 @@ Error disagreement(std::string what, const CatalogTensor& tensor) {
 Piece make_piece(const RankView& view, Box box, const Dims& local_offset) {
   Piece piece;
   piece.box = std::move(box);
-  piece.strides = view.strides;
+  piece.strides = view.layout->strides;
   piece.offset = view.offset;
   for (std::size_t d = 0; d < local_offset.size(); ++d)
-    piece.offset += local_offset[d] * view.strides[d];  // inside the view, which was checked
+    piece.offset += local_offset[d] * piece.strides[d];  // inside the view, which was checked
   piece.storage = view.storage;
   piece.rank = view.rank;
   return piece;
@@ -37,23 +38,28 @@ bool lies_before(const Box& a, const Box& b) {
 
 /// Numbers replicas by the lowest rank they hold, then sorts pieces as Piece's contract says.
 void order_pieces(CatalogTensor& tensor) {
-  std::map<std::int32_t, std::int32_t> lowest_rank;  // replica -> rank
-  for (const Piece& piece : tensor.pieces) {
-    const auto [it, added] = lowest_rank.try_emplace(piece.replica, piece.rank);
-    if (!added) it->second = std::min(it->second, piece.rank);
+  if (tensor.replicas > 1) {
+    std::vector<std::pair<std::int32_t, std::int32_t>> by_rank;  // {lowest rank, replica}
+    for (std::int32_t replica = 0; replica < tensor.replicas; ++replica)
+      by_rank.emplace_back(std::numeric_limits<std::int32_t>::max(), replica);
+    for (const Piece& piece : tensor.pieces) {
+      std::int32_t& lowest = by_rank[static_cast<std::size_t>(piece.replica)].first;
+      lowest = std::min(lowest, piece.rank);
+    }
+    std::sort(by_rank.begin(), by_rank.end());
+    std::vector<std::int32_t> number(by_rank.size());
+    for (std::size_t i = 0; i < by_rank.size(); ++i)
+      number[static_cast<std::size_t>(by_rank[i].second)] = static_cast<std::int32_t>(i);
+    for (Piece& piece : tensor.pieces)
+      piece.replica = number[static_cast<std::size_t>(piece.replica)];
   }
-  std::vector<std::pair<std::int32_t, std::int32_t>> by_rank;
-  for (const auto& [replica, rank] : lowest_rank) by_rank.emplace_back(rank, replica);
-  std::sort(by_rank.begin(), by_rank.end());
-  std::map<std::int32_t, std::int32_t> number;
-  for (std::size_t i = 0; i < by_rank.size(); ++i)
-    number[by_rank[i].second] = static_cast<std::int32_t>(i);
-  for (Piece& piece : tensor.pieces) piece.replica = number[piece.replica];
-  std::sort(tensor.pieces.begin(), tensor.pieces.end(), [](const Piece& a, const Piece& b) {
+  const auto before = [](const Piece& a, const Piece& b) {
     if (a.replica != b.replica) return a.replica < b.replica;
     if (a.addend != b.addend) return a.addend < b.addend;
     return lies_before(a.box, b.box);
-  });
+  };
+  if (!std::is_sorted(tensor.pieces.begin(), tensor.pieces.end(), before))
+    std::sort(tensor.pieces.begin(), tensor.pieces.end(), before);
 }
 
 Accumulation to_accumulation(ReduceOp op) {
@@ -127,7 +133,7 @@ Result<std::vector<Member>> mesh_members(const MeshGroup& group, std::int64_t wo
   for (const RankView& view : group.ranks) {
     if (mesh.coordinate_of(view.rank)) {
       members.push_back({shard_coordinate(*group.sharding, view.rank, order), &view});
-    } else if (element_count(view.shape) != 0) {
+    } else if (element_count(view.layout->shape) != 0) {
       return disagreement(
                  fmt::format("rank {} holds elements but is no member of its mesh", view.rank),
                  tensor)
@@ -169,11 +175,17 @@ Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_siz
     SHARDKIT_ASSIGN(const auto members, mesh_members(group, world_size, order, tensor));
     std::vector<LocalShape> known;
     known.reserve(members.size());
-    for (const auto& [coordinate, view] : members) known.push_back({coordinate, view->shape});
+    for (const auto& [coordinate, view] : members)
+      known.push_back({coordinate, view->layout->shape});
     const auto cut_order = decide_cut_order(sharding, known);
     if (!cut_order.ok()) return Error(cut_order.error()).of_tensor(tensor.name);
+    std::vector<Cuts> cuts(sharding.shape.size());
+    for (std::size_t d = 0; d < cuts.size(); ++d) cuts[d] = cuts_of(sharding, d, *cut_order);
+    std::vector<Intervals> intervals(cuts.size());
+    if (groups.size() == 1) tensor.pieces.reserve(members.size());
     for (const auto& [coordinate, view] : members) {
-      const std::vector<Intervals> intervals = local_intervals(sharding, coordinate, *cut_order);
+      for (std::size_t d = 0; d < cuts.size(); ++d)
+        intervals[d] = intervals_after(sharding.shape[d], cuts[d], coordinate);
       const auto [replica, addend] = layers.at(coordinate);
       // No boxes where the rank holds nothing; FSDP2 then records sizes that mean nothing.
       for (const BoxPair& pair : cut_into_boxes(intervals)) {
@@ -203,12 +215,12 @@ Status make_sharded_tensor_pieces(std::vector<RankShard> shards, CatalogTensor& 
   std::int32_t replica = 0;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const RankShard& shard = shards[i];
-    if (shard.view.shape != shard.box.shape)
+    if (shard.view.layout->shape != shard.box.shape)
       return disagreement(fmt::format("rank {}'s shard is not of the size its metadata says",
                                       shard.view.rank),
                           tensor)
           .expected(to_string(shard.box.shape))
-          .found(to_string(shard.view.shape));
+          .found(to_string(shard.view.layout->shape));
     if (shard.box.empty()) continue;
     const bool repeated = i > 0 && shards[i - 1].box == shard.box;
     replica = repeated ? replica + 1 : 0;
@@ -225,12 +237,12 @@ Status make_replicated_pieces(std::vector<RankView> ranks, CatalogTensor& tensor
   tensor.replicas = static_cast<std::int32_t>(ranks.size());
   const Dims at_start(tensor.shape.size(), 0);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i].shape != tensor.shape)
+    if (ranks[i].layout->shape != tensor.shape)
       return disagreement(fmt::format("plain copies of ranks {} and {} differ in shape",
                                       ranks[0].rank, ranks[i].rank),
                           tensor)
           .expected(to_string(tensor.shape))
-          .found(to_string(ranks[i].shape));
+          .found(to_string(ranks[i].layout->shape));
     if (element_count(tensor.shape) == 0) continue;
     Piece piece = make_piece(ranks[i], whole(tensor.shape), at_start);
     piece.replica = static_cast<std::int32_t>(i);
@@ -245,16 +257,16 @@ Status make_concatenated_pieces(std::vector<RankView> ranks, CatalogTensor& tens
   std::int64_t rows = 0;
   for (const RankView& view : ranks) {
     Dims expected = tensor.shape;
-    if (view.shape.size() == expected.size()) expected[0] = view.shape[0];
-    if (view.shape != expected)
+    if (view.layout->shape.size() == expected.size()) expected[0] = view.layout->shape[0];
+    if (view.layout->shape != expected)
       return disagreement(fmt::format("the chunks of ranks {} and {} do not join on dimension 0",
                                       ranks[0].rank, view.rank),
                           tensor)
           .expected(to_string(expected))
-          .found(to_string(view.shape));
-    Box box = whole(view.shape);
+          .found(to_string(view.layout->shape));
+    Box box = whole(view.layout->shape);
     box.offset[0] = rows;
-    const auto sum = checked_add(rows, view.shape[0]);
+    const auto sum = checked_add(rows, view.layout->shape[0]);
     if (!sum) return disagreement("the rows of all chunks overflow", tensor);
     rows = *sum;
     if (!box.empty()) tensor.pieces.push_back(make_piece(view, std::move(box), at_start));

@@ -14,12 +14,19 @@ namespace shardkit {
 
 enum class RankOrder : int;  // rank_order.h
 
+/// How a local tensor lies in its storage: the same for most ranks and many tensors.
+struct ViewLayout {
+  Dims shape;
+  Dims strides;
+
+  friend bool operator==(const ViewLayout&, const ViewLayout&) = default;
+};
+
 /// A rank's local tensor, without the dtype that all ranks share.
 struct RankView {
   std::int32_t rank = 0;
-  Dims shape;
-  Dims strides;
-  std::int64_t offset = 0;  ///< elements
+  const ViewLayout* layout = nullptr;  ///< outlives the view
+  std::int64_t offset = 0;             ///< elements
   std::shared_ptr<const Storage> storage;
 };
 
