@@ -84,6 +84,8 @@ Result<Inspection> inspect_model_folder(FileSystem& fs, const std::string& path,
 }
 
 void add_catalog(const Catalog& catalog, Inspection& inspection) {
+  const DeviceMesh* shown = nullptr;  // the tensors of a rank's file share their mesh
+  inspection.tensors.reserve(catalog.tensors.size());
   for (const CatalogTensor& tensor : catalog.tensors) {
     TensorRow row;
     row.name = tensor.name;
@@ -94,7 +96,9 @@ void add_catalog(const Catalog& catalog, Inspection& inspection) {
     row.pieces = tensor.pieces.size();
     row.bytes = static_cast<std::uint64_t>(tensor.bytes());
     add_row(std::move(row), inspection);
-    if (tensor.sharding) add_mesh(*tensor.sharding->mesh, inspection);
+    if (!tensor.sharding || tensor.sharding->mesh.get() == shown) continue;
+    shown = tensor.sharding->mesh.get();
+    add_mesh(*shown, inspection);
   }
   for (const SharedStorage& pair : catalog.shared)
     inspection.ties.push_back(fmt::format("{} = {}", catalog.tensors[pair.second].name,

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
+#include <map>
 
 namespace shardkit {
 namespace {
@@ -98,10 +98,10 @@ class RowCollector {
 
   void note_storage(const std::string& path, const Tensor& view) {
     if (view.numel() == 0) return;
-    auto& others = views_[view.storage.get()];
+    auto& others = views_[{view.storage.get(), view.offset}];
     for (const auto& [name, other] : others) {
-      if (other->offset == view.offset && other->strides == view.strides &&
-          other->shape == view.shape && other->dtype == view.dtype) {
+      if (other->strides == view.strides && other->shape == view.shape &&
+          other->dtype == view.dtype) {
         inspection_.ties.push_back(fmt::format("{} = {}", path, name));
         return;
       }
@@ -110,7 +110,9 @@ class RowCollector {
   }
 
   Inspection& inspection_;
-  std::unordered_map<const Storage*, std::vector<std::pair<std::string, const Tensor*>>> views_;
+  // By storage and place in it.
+  std::map<std::pair<const Storage*, std::int64_t>,
+           std::vector<std::pair<std::string, const Tensor*>>> views_;
 };
 
 }  // namespace
