@@ -6,7 +6,7 @@
 #   make install   the program and the C++ library, below PREFIX (/usr/local); DESTDIR as usual
 #   make dist      a program for machines with nothing installed, as dist/shardkit-*.tar.gz
 #   make interop   tests against PyTorch, transformers and safetensors, in build/interop-venv
-#   make bench     times the merge against copying the bytes
+#   make bench     times the merge against copying the bytes, then a look at huge checkpoints
 #   make clean     removes build/, dist/ and out/
 
 JOBS ?= $(shell nproc)
@@ -46,6 +46,7 @@ test:
 bench: build
 	cmake --build build -j $(JOBS) --target bench_checkpoint
 	python3 bench/merge_bench.py
+	python3 bench/scale.py
 
 install: build
 	cmake --build build -j $(JOBS) --target shardkit
