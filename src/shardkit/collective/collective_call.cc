@@ -21,35 +21,35 @@ std::string_view name_of(Accumulation op) {
 }
 
 // What all ranks must say alike.
-std::string common_part(const CollectiveCall& call) {
+std::string common_part(const CallShape& call) {
   if (call.op == CollectiveOp::kAllReduce)
     return fmt::format("all_reduce({}) of {} bytes of {}", name_of(call.accumulation),
-                       call.buffer.size(), torch_name(call.dtype));
+                       call.buffer_bytes, torch_name(call.dtype));
   if (call.root >= 0) return fmt::format("{} with root {}", to_string(call.op), call.root);
   return std::string(to_string(call.op));
 }
 
-Status check_sizes(std::span<const CollectiveCall* const> calls) {
+Status check_sizes(std::span<const CallShape> calls) {
   for (std::size_t from = 0; from < calls.size(); ++from)
     for (std::size_t to = 0; to < calls.size(); ++to) {
-      const std::size_t sent = calls[from]->sent_to(to).size();
-      const std::size_t received = calls[to]->received_from(from).size();
+      const std::uint64_t sent = calls[from].sent_to(to);
+      const std::uint64_t received = calls[to].received_from(from);
       if (sent != received)
         return Error(ErrorCode::kInvalidArgument,
                      fmt::format("{}: rank {} has {} bytes for rank {}, which expects {}",
-                                 to_string(calls[from]->op), from, sent, to, received));
+                                 to_string(calls[from].op), from, sent, to, received));
     }
   return {};
 }
 
-Status check_subgroups(std::span<const CollectiveCall* const> calls) {
+Status check_subgroups(std::span<const CallShape> calls) {
   for (std::size_t rank = 0; rank < calls.size(); ++rank)
-    for (const int other : calls[rank]->ranks) {
-      const auto& theirs = calls[static_cast<std::size_t>(other)]->ranks;
-      if (theirs != calls[rank]->ranks)
+    for (const int other : calls[rank].ranks) {
+      const auto& theirs = calls[static_cast<std::size_t>(other)].ranks;
+      if (theirs != calls[rank].ranks)
         return Error(ErrorCode::kInvalidArgument,
                      fmt::format("split: rank {} wants the subgroup [{}], its rank {} wants [{}]",
-                                 rank, fmt::join(calls[rank]->ranks, ", "), other,
+                                 rank, fmt::join(calls[rank].ranks, ", "), other,
                                  fmt::join(theirs, ", ")));
     }
   return {};
@@ -71,10 +71,23 @@ std::string_view to_string(CollectiveOp op) {
   return "?";
 }
 
-Status check_calls_fit(std::span<const CollectiveCall* const> calls) {
-  const std::string first = common_part(*calls[0]);
+CallShape shape_of(const CollectiveCall& call) {
+  CallShape shape;
+  shape.op = call.op;
+  shape.root = call.root;
+  shape.accumulation = call.accumulation;
+  shape.dtype = call.dtype;
+  shape.buffer_bytes = call.buffer.size();
+  for (const auto& part : call.send) shape.sent_bytes.push_back(part.size());
+  for (const auto& part : call.receive) shape.received_bytes.push_back(part.size());
+  shape.ranks = call.ranks;
+  return shape;
+}
+
+Status check_calls_fit(std::span<const CallShape> calls) {
+  const std::string first = common_part(calls[0]);
   for (std::size_t rank = 1; rank < calls.size(); ++rank)
-    if (const std::string other = common_part(*calls[rank]); other != first)
+    if (const std::string other = common_part(calls[rank]); other != first)
       return Error(ErrorCode::kInvalidArgument,
                    fmt::format("rank 0 called {}, rank {} called {}", first, rank, other));
   SHARDKIT_TRY(check_sizes(calls));

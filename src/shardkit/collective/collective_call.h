@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -53,12 +54,33 @@ struct CollectiveCall {
   }
 };
 
+/// What of a call must fit the other ranks' calls: all but the bytes.
+struct CallShape {
+  CollectiveOp op = CollectiveOp::kBarrier;
+  int root = -1;
+  Accumulation accumulation = Accumulation::kSum;
+  DType dtype = DType::kFloat32;
+  std::uint64_t buffer_bytes = 0;
+  std::vector<std::uint64_t> sent_bytes;      ///< by receiver; one for each rank, or none
+  std::vector<std::uint64_t> received_bytes;  ///< by sender, in the same way
+  std::vector<int> ranks;
+
+  std::uint64_t sent_to(std::size_t rank) const {
+    return sent_bytes.empty() ? 0 : sent_bytes[rank];
+  }
+  std::uint64_t received_from(std::size_t rank) const {
+    return received_bytes.empty() ? 0 : received_bytes[rank];
+  }
+};
+
+CallShape shape_of(const CollectiveCall& call);
+
 /// Whether the ranks' calls are parts of one: the same function, root and dtype, sizes that fit,
 /// and subgroups on which their ranks agree. The first rank that differs is named, so that the same
 /// calls give the same error.
 ///
 /// @param calls  by rank, each right in itself; at least one
 /// @error kInvalidArgument
-Status check_calls_fit(std::span<const CollectiveCall* const> calls);
+Status check_calls_fit(std::span<const CallShape> calls);
 
 }  // namespace shardkit

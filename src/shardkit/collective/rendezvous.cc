@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "shardkit/collective/subgroup_ranks_internal.h"
+
 namespace shardkit {
 namespace {
 
@@ -35,8 +37,8 @@ Status Rendezvous::meet(std::size_t rank, const Visit& visit, TimePoint deadline
   places_[rank] = Place::kCome;
   visits_[rank] = &visit;
   if (ranks_at(Place::kCome).size() == places_.size()) {
-    std::vector<const CollectiveCall*> calls;
-    for (const Visit* each : visits_) calls.push_back(each->call);
+    std::vector<CallShape> calls;
+    for (const Visit* each : visits_) calls.push_back(shape_of(*each->call));
     if (Status fit = check_calls_fit(calls); fit.ok())
       working_ = true;
     else
@@ -122,14 +124,7 @@ Error Rendezvous::unusable() const {
 }
 
 void Rendezvous::record(Error error) {
-  failure_ = std::move(error);
-  for (std::size_t i = 0; i < outermost_.size(); ++i)
-    if (outermost_[i] != static_cast<int>(i)) {
-      failure_ = Error(failure_->code(),
-                       fmt::format("{} (ranks of a subgroup; in the outermost group: [{}])",
-                                   failure_->what(), fmt::join(outermost_, ", ")));
-      break;
-    }
+  failure_ = with_outermost_ranks(std::move(error), outermost_);
   failed_ = true;
   changed_.notify_all();
 }

@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <numeric>
@@ -13,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "shardkit/collective/rank_order_reduction_internal.h"
 #include "shardkit/collective/rendezvous_internal.h"
 
 namespace shardkit {
@@ -23,10 +22,8 @@ using Visits = std::span<const Rendezvous::Visit* const>;
 // How much is copied between two looks at the clock: some milliseconds' worth, yet large enough
 // for memcpy to choose the way of large copies.
 constexpr std::size_t kCopyBytes = 8 << 20;
-// Elements that are reduced at a time: the accumulator stays in the nearest cache.
-constexpr std::size_t kReduceElements = 2048;
-constexpr std::size_t kWidestAccumulator = 8;  // bytes
-constexpr std::size_t kReducesPerLook = 64;
+// Elements that are reduced between two looks at the clock.
+constexpr std::size_t kReduceElements = 32 << 10;
 
 // Fills what this rank receives; first its own part, then the others' from the next rank on, so
 // that not all ranks read from the same one at a time.
@@ -63,24 +60,17 @@ bool reduce_part(std::size_t rank, Visits visits, const Rendezvous::ShouldStop& 
   const std::size_t begin = rank * share + std::min(rank, larger);
   const std::size_t end = begin + share + (rank < larger ? 1 : 0);
 
-  const auto wide_item =
-      static_cast<std::size_t>(item_bytes(*accumulator_dtype(mine.accumulation, mine.dtype)));
-  alignas(64) std::array<std::byte, kReduceElements * kWidestAccumulator> memory;
-  for (std::size_t i = begin, looks = 0; i < end; i += kReduceElements, ++looks) {
-    if (looks % kReducesPerLook == kReducesPerLook - 1 && stop()) return false;
+  std::vector<std::span<const std::byte>> parts(ranks);
+  for (std::size_t i = begin; i < end; i += kReduceElements) {
+    if (i != begin && stop()) return false;
     const std::size_t count = std::min(kReduceElements, end - i);
-    const auto part = [&](std::size_t owner) {
-      return visits[owner]->call->buffer.subspan(i * item, count * item);
-    };
-    const std::span<std::byte> sum(memory.data(), count * wide_item);
-    begin_accumulation(mine.dtype, part(0), sum);
-    for (std::size_t owner = 1; owner < ranks; ++owner)
-      accumulate(mine.accumulation, mine.dtype, part(owner), sum);
-    if (mine.accumulation == Accumulation::kAvg)
-      divide_accumulator(mine.dtype, static_cast<std::int64_t>(ranks), sum);
-    round_accumulator(mine.dtype, sum, part(0));
-    for (std::size_t owner = 1; owner < ranks; ++owner)
-      std::memcpy(part(owner).data(), part(0).data(), count * item);
+    for (std::size_t owner = 0; owner < ranks; ++owner)
+      parts[owner] = visits[owner]->call->buffer.subspan(i * item, count * item);
+    const auto out = mine.buffer.subspan(i * item, count * item);
+    reduce_in_rank_order(mine.accumulation, mine.dtype, parts, out);
+    for (std::size_t owner = 0; owner < ranks; ++owner)
+      if (owner != rank)
+        std::memcpy(visits[owner]->call->buffer.data() + i * item, out.data(), out.size());
   }
   return true;
 }
