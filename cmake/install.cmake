@@ -29,6 +29,11 @@ install(FILES ${PROJECT_BINARY_DIR}/cmake/shardkitConfig.cmake
   DESTINATION ${package_folder})
 
 file(RELATIVE_PATH pkgconfig_to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+# Gloo has no .pc file.
+set(gloo_flag "")
+if(Gloo_FOUND)
+  set(gloo_flag " -lgloo")
+endif()
 configure_file(cmake/shardkit.pc.in ${PROJECT_BINARY_DIR}/cmake/shardkit.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/cmake/shardkit.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -53,6 +53,14 @@ class CheckLayersTest(unittest.TestCase):
         self.assertEqual(self.wrong("src/shardkit/io/a.cc", '#include "cli/command.h"\n'),
                          ["src/shardkit/io/a.cc:1: a room may not include the program's cli/command.h"])
 
+    def test_a_library_may_belong_to_a_folder_of_a_room(self):
+        self.write("tools/layers.txt", "collective:\n")
+        self.assertEqual(self.wrong("src/shardkit/collective/gloo/a.cc",
+                                    "#include <gloo/context.h>\n"), [])
+        self.assertEqual(self.wrong("src/shardkit/collective/a.cc", "#include <gloo/context.h>\n"),
+                         ["src/shardkit/collective/a.cc:1: <gloo/context.h> belongs to "
+                          "collective/gloo"])
+
     def test_unknown_rooms_are_named(self):
         self.assertEqual(self.wrong("src/shardkit/io/a.cc", '#include "shardkit/attic/a.h"\n'),
                          ["src/shardkit/io/a.cc:1: no room is called attic"])

@@ -27,6 +27,7 @@ libfmt-dev          fmt/format.h           formatted messages
 libhwy-dev          hwy/highway.h          vectorised conversions
 libdeflate-dev      libdeflate.h           CRC-32 of zip records
 libxxhash-dev       xxhash.h               hashes of output blocks
+libgloo-dev         gloo/context.h         ranks that are processes
 libgtest-dev        gtest/gtest.h          unit tests
 libgmock-dev        gmock/gmock.h          matchers in unit tests'
 

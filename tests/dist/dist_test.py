@@ -22,7 +22,7 @@ import program  # noqa: E402
 NEEDED = re.compile(r"(libc\.so\.6|libm\.so\.6|libstdc\+\+\.so\.6|libgcc_s\.so\.1|ld-linux.*)$")
 NEWEST = {"GLIBC": (2, 36), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": (12,)}
 # Found by CMake, but not in the program.
-NOT_INSIDE = {"Threads", "PkgConfig", "GTest", "benchmark", "Python3"}
+NOT_INSIDE = {"Threads", "PkgConfig", "GTest", "benchmark", "Python3", "Gloo"}
 
 
 def output_of(*command, **keywords):
