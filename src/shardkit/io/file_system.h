@@ -28,6 +28,9 @@ class RandomAccessFile {
   /// @error kIo the operating system failed, or the file ends before `out` is full (it was
   ///            shortened while it was read); the message names file and offset
   virtual Status read_at(std::uint64_t offset, std::span<std::byte> out) const = 0;
+  /// A hint: these bytes are read soon, so that the device may fetch them now, many at once. Does
+  /// not wait; what goes wrong appears in read_at().
+  virtual void will_read(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) const {}
 };
 
 /// A file being made. Not visible under its final name until the stage that holds it is published.

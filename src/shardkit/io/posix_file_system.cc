@@ -73,6 +73,11 @@ class PosixRandomAccessFile final : public RandomAccessFile {
     return {};
   }
 
+  void will_read(std::uint64_t offset, std::uint64_t bytes) const override {
+    static_cast<void>(::posix_fadvise(fd_.get(), static_cast<off_t>(offset),
+                                      static_cast<off_t>(bytes), POSIX_FADV_WILLNEED));
+  }
+
  private:
   std::string path_;
   Descriptor fd_;

@@ -53,9 +53,41 @@ std::size_t record(const std::string& bytes, std::string_view signature, int n =
   return at;
 }
 
+/// Knows which bytes were announced, and counts reads of others.
+class AnnouncedFile : public BytesFile {
+ public:
+  using BytesFile::BytesFile;
+
+  void will_read(std::uint64_t offset, std::uint64_t bytes) const override {
+    announced_.emplace_back(offset, offset + bytes);
+  }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    surprises_ += std::none_of(announced_.begin(), announced_.end(), [offset](const auto& range) {
+      return range.first <= offset && offset < range.second;
+    });
+    return BytesFile::read_at(offset, out);
+  }
+  int surprises() const { return surprises_; }
+
+ private:
+  mutable std::vector<std::pair<std::uint64_t, std::uint64_t>> announced_;
+  mutable int surprises_ = 0;
+};
+
 const std::string_view kLocal("PK\3\4", 4);
 const std::string_view kDescriptor("PK\7\x8", 4);
 const std::string_view kCentral("PK\1\2", 4);
+
+TEST(Archive, LocalHeadersAreAnnouncedBeforeTheyAreRead) {
+  const std::string bytes = sample([](Writer& writer) -> Status {
+    for (int i = 0; i < 3000; ++i)
+      SHARDKIT_TRY(writer.add("a/data/" + std::to_string(i), std::string(1000, 'x')));
+    return {};
+  });
+  const AnnouncedFile file(bytes);
+  ASSERT_EQ(Archive::open(file).value().entries().size(), 3002u);
+  EXPECT_LE(file.surprises(), 5);  // the end's records, the directory, the last descriptor
+}
 
 TEST(Crc32, KnownValues) {
   const std::string text = "123456789";  // the check value of every CRC catalogue

@@ -20,6 +20,8 @@ Error corrupt(std::string_view what, const DirectoryEntry64& entry, std::uint64_
 /// next local header. No more than that, since the pages behind are payload that nobody needs.
 class Window {
  public:
+  static constexpr std::uint64_t kAheadBytes = 512;
+
   /// No read goes beyond `end`.
   Window(const RandomAccessFile& file, std::uint64_t end) : file_(file), end_(end) {}
 
@@ -36,8 +38,6 @@ class Window {
   }
 
  private:
-  static constexpr std::uint64_t kAheadBytes = 512;
-
   const RandomAccessFile& file_;
   std::uint64_t end_;
   std::uint64_t begin_ = 0;
@@ -107,6 +107,13 @@ Status check_descriptor(Window& window, const DirectoryEntry64& entry, std::uint
   return {};
 }
 
+/// Local headers lie far apart, and a disk that fetches them one after another takes a millisecond
+/// for each: those of the next entries are asked for while an entry is checked.
+void announce(const RandomAccessFile& file, const DirectoryEntry64& entry) {
+  const std::uint64_t descriptor = std::min(entry.header_offset, kZip64DescriptorBytes);
+  file.will_read(entry.header_offset - descriptor, Window::kAheadBytes);
+}
+
 }  // namespace
 
 Result<std::vector<Entry>> read_local_headers(const RandomAccessFile& file,
@@ -117,7 +124,11 @@ Result<std::vector<Entry>> read_local_headers(const RandomAccessFile& file,
   Window window(file, directory);
   if ((listed.empty() ? directory : listed.front().header_offset) != 0)
     return Error(ErrorCode::kCorrupt, "zip: data before the first entry").at_offset(0);
+  constexpr std::size_t kAnnounced = 2048;  // entries
+  std::size_t announced = 0;
   for (std::size_t i = 0; i < listed.size(); ++i) {
+    for (; announced < std::min(listed.size(), i + kAnnounced); ++announced)
+      announce(file, listed[announced]);
     const DirectoryEntry64& entry = listed[i];
     const std::uint64_t next = i + 1 < listed.size() ? listed[i + 1].header_offset : directory;
     if (entry.header_offset > directory || next > directory)
