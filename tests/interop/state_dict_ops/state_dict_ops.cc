@@ -1,8 +1,9 @@
-// Runs an operation on state dicts with ranks that are threads, on files that PyTorch wrote:
+// Runs an operation on state dicts, its ranks threads or processes, on files that PyTorch wrote:
 //
 //   state_dict_ops OPERATION IN OUT RANKS [NAME=VALUE...]
 //
-// reads IN/rank_R.pt and writes OUT/rank_R.pt for every rank. If the operation fails it prints
+// With backend=gloo it is one of RANKS processes that a launcher has started; without, all of them.
+// It reads IN/rank_R.pt and writes OUT/rank_R.pt for every rank. If the operation fails it prints
 // "CODE: MESSAGE" of each rank and exits 3. test_state_dict_ops.py compares with PyTorch.
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <unordered_map>
 
 #include "operations.h"
+#include "shardkit/collective/gloo/gloo_group.h"
 #include "shardkit/collective/thread_group.h"
 #include "shardkit/io/file_system.h"
 #include "shardkit/state/tree_map_internal.h"
@@ -72,6 +74,16 @@ const Operation* find_operation(std::string_view name) {
   return nullptr;
 }
 
+// This process' rank of those that a launcher has started.
+Status run_launched(const std::function<Status(ProcessGroup&)>& run_rank,
+                    const GroupOptions& options) {
+  SHARDKIT_ASSIGN(const LaunchEnvironment environment, read_launch_environment());
+  GlooOptions gloo;
+  gloo.group = options;
+  SHARDKIT_ASSIGN(const auto group, make_gloo_group(environment, gloo));
+  return run_rank(*group);
+}
+
 int run(int argc, char** argv) {
   const Operation* operation = argc >= 5 ? find_operation(argv[1]) : nullptr;
   if (!operation) {
@@ -84,15 +96,16 @@ int run(int argc, char** argv) {
     const auto equals = argument.find('=');
     arguments[argument.substr(0, equals)] = argument.substr(equals + 1);
   }
-  const auto statuses = run_ranks(
-      std::atoi(argv[4]),
-      [&](ProcessGroup& group) -> Status {
-        const std::string name = "/rank_" + std::to_string(group.rank()) + ".pt";
-        SHARDKIT_ASSIGN(Value input, read_rank(argv[2] + name));
-        SHARDKIT_ASSIGN(const Value output, operation->run({group, std::move(input), arguments}));
-        return write_rank(argv[3] + name, output, group.rank());
-      },
-      {std::chrono::minutes(1)});
+  const auto run_rank = [&](ProcessGroup& group) -> Status {
+    const std::string name = "/rank_" + std::to_string(group.rank()) + ".pt";
+    SHARDKIT_ASSIGN(Value input, read_rank(argv[2] + name));
+    SHARDKIT_ASSIGN(const Value output, operation->run({group, std::move(input), arguments}));
+    return write_rank(argv[3] + name, output, group.rank());
+  };
+  const GroupOptions options{std::chrono::minutes(1)};
+  const auto statuses = arguments["backend"] == "gloo"
+                            ? std::vector<Status>{run_launched(run_rank, options)}
+                            : run_ranks(std::atoi(argv[4]), run_rank, options);
   bool ok = true;
   for (const Status& status : statuses) {
     ok = ok && status.ok();
