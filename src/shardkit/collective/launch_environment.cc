@@ -23,7 +23,8 @@ constexpr std::array kLaunchers{
     Launcher{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
     Launcher{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""},
     Launcher{"srun", "SLURM_PROCID", "SLURM_NTASKS", ""},
-    Launcher{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    Launcher{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+             "OMPI_COMM_WORLD_LOCAL_SIZE"},
     Launcher{"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
 };
 
@@ -64,7 +65,8 @@ std::string first_host(std::string_view list) {
 // The same for all processes of a job, another one for most other jobs.
 std::optional<int> port_of_job(const Environment& environment) {
   std::string job;
-  for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"})
+  for (const char* name :
+       {"SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"})
     job += environment(name).value_or("") + ".";
   if (job == "....") return std::nullopt;
   std::uint32_t hash = 2166136261;  // FNV-1a
@@ -72,7 +74,8 @@ std::optional<int> port_of_job(const Environment& environment) {
   return static_cast<int>(kFirstPort + hash % kPorts);
 }
 
-Result<std::string> find_master(const Environment& environment, const Launcher& launcher, int size) {
+Result<std::string> find_master(const Environment& environment, const Launcher& launcher,
+                                int size) {
   if (auto address = environment("MASTER_ADDR"); address && !address->empty()) return *address;
   for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"})
     if (const auto hosts = environment(name); launcher.name == "srun" && hosts && !hosts->empty())

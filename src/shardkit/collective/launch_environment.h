@@ -30,8 +30,8 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 /// MASTER_ADDR and MASTER_PORT say where to meet, whatever the launcher. torchrun's agent itself
 /// listens at MASTER_PORT (it sets TORCHELASTIC_USE_AGENT_STORE to True): then it is the port after
 /// it. Without MASTER_ADDR, srun's processes meet at the first host of SLURM_STEP_NODELIST; the
-/// others at 127.0.0.1, if all are on one host. Without MASTER_PORT, the port follows from the job's
-/// number.
+/// others at 127.0.0.1, if all are on one host. Without MASTER_PORT, the port follows from the
+/// number of the job.
 ///
 /// @error kNotFound         no launcher's variables are there
 /// @error kInvalidArgument  one is missing or no number, or nothing says where to meet

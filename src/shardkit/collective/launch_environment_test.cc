@@ -117,7 +117,8 @@ TEST(LaunchEnvironment, WhatIsMissingOrNoNumberIsNamed) {
   const auto fails = [](const Variables& variables, const std::string& text) {
     EXPECT_THAT(read(variables), Fails(ErrorCode::kInvalidArgument, text)) << text;
   };
-  fails(without(kTorchrun, "WORLD_SIZE"), "WORLD_SIZE: expected a number from 1 to 1048576, found none");
+  fails(without(kTorchrun, "WORLD_SIZE"),
+        "WORLD_SIZE: expected a number from 1 to 1048576, found none");
   fails(with(kTorchrun, "RANK", "8"), "RANK: expected a number from 0 to 7, found 8");
   fails(with(kTorchrun, "RANK", "-1"), "RANK");
   fails(with(kTorchrun, "RANK", "1x"), "found 1x");

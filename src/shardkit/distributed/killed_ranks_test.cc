@@ -1,5 +1,5 @@
-// A process that is killed at any step of an operation on state dicts: the others return an error in
-// time, and go on with a group of their own.
+// A process that is killed at any step of an operation on state dicts: the others return an error
+// in time, and go on with a group of their own.
 #include <gtest/gtest.h>
 
 #include "shardkit/collective/gloo/processes_test_util.h"
@@ -93,7 +93,8 @@ void expect_all_steps_survived(const std::function<Status(ProcessGroup&)>& opera
                       Fails(ErrorCode::kInternal, "killed by signal 9"));
         else
           EXPECT_THAT(statuses[static_cast<std::size_t>(rank)],
-                      Fails(ErrorCode::kPeer, "rank " + std::to_string(victim) + " left the group"));
+                      Fails(ErrorCode::kPeer,
+                            "rank " + std::to_string(victim) + " left the group"));
     }
     EXPECT_GE(step, 2) << "the calls of an operation go through the fatal group";
   }

@@ -35,7 +35,7 @@ struct GlooOptions {
 /// gloo connects each rank with each other over TCP, unencrypted, and trusts whoever connects: for
 /// networks that only the job's owner can reach.
 ///
-/// A group holds a socket for each other rank, about 4 * size + 10 KiB for each, and a thread.
+/// A group holds a thread, and for each other rank a socket and about 14 KiB + 72 * size bytes.
 ///
 /// @error kUnsupported      built without Gloo
 /// @error kInvalidArgument  the environment or the options are contradictory, or name nothing here

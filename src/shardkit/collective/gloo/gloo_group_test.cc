@@ -150,7 +150,8 @@ TEST(GlooMeeting, RanksThatContradictEachOther) {
     SHARDKIT_TRY(make_gloo_group(launched(rank == 2 ? 1 : rank, 3, port), hasty(seconds(20))));
     return {};
   });
-  for (const Status& status : twice) EXPECT_THAT(status, Fails(ErrorCode::kPeer, "two came as rank 1"));
+  for (const Status& status : twice)
+    EXPECT_THAT(status, Fails(ErrorCode::kPeer, "two came as rank 1"));
   const auto sizes = run_processes(2, [&](int rank) -> Status {
     SHARDKIT_TRY(make_gloo_group(launched(rank, 2 + rank, port), hasty(seconds(20))));
     return {};
@@ -166,12 +167,14 @@ TEST(GlooMeeting, WhatIsWrongOnThisHost) {
   };
   GlooOptions options;
   options.interface = "no_such0";
-  EXPECT_THAT(makes(options), Fails(ErrorCode::kInvalidArgument, "no network interface 'no_such0'"));
+  EXPECT_THAT(makes(options),
+              Fails(ErrorCode::kInvalidArgument, "no network interface 'no_such0'"));
   options.host = "127.0.0.1";
   EXPECT_THAT(makes(options), Fails(ErrorCode::kInvalidArgument, "both an interface and a host"));
   options.interface.clear();
   options.host = "192.0.2.1";  // of nobody (RFC 5737)
-  EXPECT_THAT(makes(options), Fails(ErrorCode::kInvalidArgument, "'192.0.2.1' is no address of this"));
+  EXPECT_THAT(makes(options),
+              Fails(ErrorCode::kInvalidArgument, "'192.0.2.1' is no address of this"));
   EXPECT_THAT(makes({}, 2, 2), Fails(ErrorCode::kInvalidArgument, "no rank 2 of 2"));
   EXPECT_THAT(makes({}, 0, 0), Fails(ErrorCode::kInvalidArgument, "no rank 0 of 0"));
 
@@ -245,7 +248,8 @@ void expect_survivors(const std::function<void()>& end, const std::string& text)
                         text + ", not " + status.error().what()));
     SHARDKIT_TRY(expect(waited < seconds(10), "an answer within twice the deadline"));
     const int rank_now = rank == 0 ? 0 : rank - 1;
-    SHARDKIT_ASSIGN(auto survivors, make_gloo_group(second.path(), rank_now, 3, gloo_test_options()));
+    SHARDKIT_ASSIGN(auto survivors,
+                    make_gloo_group(second.path(), rank_now, 3, gloo_test_options()));
     SHARDKIT_TRY(all_ranks_are_there(*survivors));
     return survivors->broadcast(buffer, 0);
   });
@@ -260,7 +264,8 @@ TEST(GlooGroup, ARankIsKilledInTheMiddleOfACall) {
           std::this_thread::sleep_for(milliseconds(delay));
           ::kill(::getpid(), SIGKILL);
         },
-        "1 left the group");  // "ranks 0, 1 ...": who is told in the middle of a message hears nothing
+        // Perhaps "ranks 0, 1": who is in the middle of a message from 0 is not told by it.
+        "1 left the group");
 }
 
 TEST(GlooGroup, ARankHangsInTheMiddleOfACall) {

@@ -7,7 +7,6 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 #include <netinet/in.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +18,7 @@
 
 #include "shardkit/collective/gloo/alarm_internal.h"
 #include "shardkit/collective/gloo/mesh_internal.h"
+#include "shardkit/collective/gloo/sigpipe_internal.h"
 #include "shardkit/collective/message.h"
 
 namespace shardkit {
@@ -39,35 +39,6 @@ constexpr std::size_t kNoticeText = 1500;
 constexpr auto kForever = std::chrono::hours(24 * 365);
 // What has arrived is there at once; the time is for this thread to be run.
 constexpr auto kMoment = std::chrono::milliseconds(100);
-
-/// While it lives, a write to a closed connection is an error and not a signal, in this thread
-/// and in those that it starts: gloo leaves the signal to its user.
-class SigpipeBlocked {
- public:
-  SigpipeBlocked() {
-    sigset_t pending;
-    sigemptyset(&pending);
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    sigemptyset(&sigpipe_);
-    sigaddset(&sigpipe_, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
-  }
-  ~SigpipeBlocked() {
-    const timespec now{};
-    if (!was_pending_ && sigismember(&before_, SIGPIPE) == 0)
-      while (sigtimedwait(&sigpipe_, nullptr, &now) == SIGPIPE) {
-      }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  SigpipeBlocked(const SigpipeBlocked&) = delete;
-  SigpipeBlocked& operator=(const SigpipeBlocked&) = delete;
-
- private:
-  sigset_t sigpipe_;
-  sigset_t before_;
-  bool was_pending_;
-};
 
 Result<MeshFailure> decode_notice(std::string_view bytes) {
   MessageReader in(bytes);

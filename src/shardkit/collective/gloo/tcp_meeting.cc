@@ -172,8 +172,9 @@ class Host {
     if (guest.whole > 0 && guest.bytes.size() == guest.whole) {
       auto& card = cards_[static_cast<std::size_t>(guest.rank)];
       if (card && open)
-        return Error(ErrorCode::kPeer, fmt::format("making a group of {} ranks: two came as rank {}",
-                                                   meeting_.size, guest.rank));
+        return Error(ErrorCode::kPeer,
+                     fmt::format("making a group of {} ranks: two came as rank {}", meeting_.size,
+                                 guest.rank));
       card = guest.bytes.substr(kHeader);
     }
     if (!open && guest.rank > 0) cards_[static_cast<std::size_t>(guest.rank)].reset();
@@ -250,8 +251,8 @@ Result<std::vector<std::string>> be_guest(const LaunchEnvironment& environment,
     // Rank 0 says at its deadline who is missing: a moment later than ours, if it came later.
     if (!wait_for(one, meeting.deadline + std::chrono::seconds(1)) ||
         !receive_some(socket, bytes, whole))
-      return Error(ErrorCode::kPeer, fmt::format("making a group of {} ranks: rank 0 did not answer",
-                                                 meeting.size));
+      return Error(ErrorCode::kPeer,
+                   fmt::format("making a group of {} ranks: rank 0 did not answer", meeting.size));
     if (whole == kHeader && bytes.size() == kHeader) {
       MessageReader in(bytes);
       SHARDKIT_TRY(in.number());
