@@ -7,7 +7,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROOMS = ROOT / "src" / "shardkit"
 NOT_YET = "not there yet"
 
-# What the files of verl 0.9.1 define; of base_model_merger.py, what saves and uploads.
+# What the files of verl 0.9.1 define; of base_model_merger.py, what saves and uploads; of utils and
+# engine_workers.py, what keeps models in CPU memory.
 VERL = {
     "model_merger/fsdp_model_merger.py": """
         merge_non_dtensor_shards FSDPModelMerger _get_world_size _load_rank_zero_state_dict
@@ -15,10 +16,17 @@ VERL = {
         _load_and_merge_state_dicts merge_and_save _validate_state_dict cleanup
         ModelMergerConfig save_hf_model_and_tokenizer save_lora_adapter upload_to_huggingface""",
     "third_party/torch/distributed/_state_dict_utils.py": """
-        CompanionMismatch _identity_func _iterate_state_dict _offload_state_dict_to_cpu _copy_state_dict _create_cpu_state_dict
+        CompanionMismatch _identity_func _iterate_state_dict _all_gather_sharded_tensor
+        _gather_state_dict _offload_state_dict_to_cpu _copy_state_dict _create_cpu_state_dict
         _check_state_dict_similarity _TensorInfo _broadcast_tensors _distribute_tensors
         _broadcast_state_dict _distribute_state_dict _traverse_state_dict _flatten_state_dict
         _set_element _unflatten_state_dict""",
+    "utils/fsdp_utils.py": """
+        fsdp1_sharded_save_to_cpu fsdp1_sharded_load_from_cpu fsdp2_sharded_save_to_cpu
+        fsdp2_sharded_load_from_cpu""",
+    "utils/megatron_utils.py": "copy_megatron_model_to_cpu restore_megatron_model_from_cpu",
+    "experimental/separation/engine_workers.py": """
+        save_model_to_cpu restore_model_from_cpu clear_cpu_model""",
 }
 
 

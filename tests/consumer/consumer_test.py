@@ -158,9 +158,21 @@ class AddSubdirectory(FolderTest):
 
 
 class Example(FolderTest):
-    """examples/merge.cc."""
+    """examples/merge.cc, and load_and_gather.cc."""
 
     program = BUILD / "examples" / "example_merge"
+
+    def test_loads_gathers_and_restores(self):
+        for ranks in (1, 3, 8):
+            output = run(BUILD / "examples" / "example_load_and_gather", SAMPLE, ranks)
+            self.assertEqual(output, "gathered %d tensors from %d ranks\n"
+                             "restored them from a snapshot\n" % (TENSORS, ranks))
+
+    def test_a_checkpoint_that_is_not_there(self):
+        done = subprocess.run([BUILD / "examples" / "example_load_and_gather", self.folder, "2"],
+                              capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn(str(self.folder), done.stderr)
 
     def test_merges_and_tells_how_far_it_is(self):
         model = self.folder / "model"

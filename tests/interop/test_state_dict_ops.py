@@ -1,9 +1,12 @@
 """iterate and gather do what torch.distributed._state_dict_utils does, on the same inputs."""
+import math
+import random
+
 import pytest
 import torch
 from torch.distributed import _state_dict_utils as reference
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 import torch_ranks as harness
 
@@ -62,3 +65,152 @@ def test_iterate(torch_ranks, tmp_path, size, with_companion, ranks_only):
     ranks.run(iterate, str(tmp_path), with_companion, ranks_only, True)
     check(ranks, "iterate_state_dict", tmp_path, cpu_offload=1,
           ranks_only=",".join(map(str, ranks_only)))
+
+
+def random_placements(generator, size, shape):
+    """A mesh of 1 or 2 dimensions over all ranks and placements that PyTorch takes."""
+    meshes = [(size,)] if size == 2 else [(4,), (2, 2), (4, 1)]
+    mesh_shape = generator.choice(meshes)
+    choices = [Replicate()] + [Shard(d) for d in range(len(shape))]
+    return mesh_shape, [generator.choice(choices) for _ in mesh_shape]
+
+
+def gather_layouts(rank, size, folder, seed, ranks_only, cpu_offload):
+    """40 DTensors of random layouts, uneven and empty ones among them, and other values."""
+    generator = random.Random(seed)
+    meshes = {}
+    state = {"nested": {"list": [torch.arange(3.0), {"n": 7}], "tuple": (None, "text", 2.5)},
+             "plain": torch.full((2, 2), float(rank))}
+    for i in range(40):
+        shape = tuple(generator.choice([0, 1, 2, 3, 5, 7, 8, 12]) for _ in range(generator.choice([1, 2, 3])))
+        dtype = generator.choice([torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.float64])
+        mesh_shape, placements = random_placements(generator, size, shape)
+        mesh = meshes.setdefault(mesh_shape, init_device_mesh("cpu", mesh_shape))
+        whole = torch.arange(max(1, math.prod(shape)))[:math.prod(shape)].reshape(shape).to(dtype)
+        state["nested"]["w%d" % i] = distribute_tensor(whole, mesh, placements)
+    if size == 4:  # submeshes: each row has its own; other values and another order of keys
+        rows = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        local = torch.arange(6.0).reshape(2, 3) + 10 * rank
+        state["row"] = DTensor.from_local(local, rows["tp"], [Shard(1)])
+        state["column"] = DTensor.from_local(local.t(), rows["dp"], [Shard(0)])
+        state["twice"] = distribute_tensor(torch.arange(22.0).reshape(11, 2), rows, [Shard(0), Shard(0)])
+    save(folder, rank, state, reference._gather_state_dict(
+        state, ranks_only=ranks_only, cpu_offload=cpu_offload))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("ranks_only", [(), (0,), (1,), (0, 1)])
+def test_gather(torch_ranks, tmp_path, size, ranks_only):
+    ranks = torch_ranks(size)
+    seed = 100 * size + sum(ranks_only)
+    ranks.run(gather_layouts, str(tmp_path), seed, ranks_only, True)
+    check(ranks, "gather_state_dict", tmp_path, cpu_offload=1,
+          ranks_only=",".join(map(str, ranks_only)))
+
+
+def gather_strided(rank, size, folder):
+    """What fully_shard() makes of tensor-parallel parameters."""
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    mesh = init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("dp", "tp"))
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Linear(8, 6))
+    parallelize_module(model, mesh["tp"], {"0": ColwiseParallel(), "1": RowwiseParallel()})
+    for layer in model:
+        fully_shard(layer, mesh=mesh["dp"])
+    fully_shard(model, mesh=mesh["dp"])
+    state = model.state_dict()
+    save(folder, rank, dict(state), dict(reference._gather_state_dict(state)))
+
+
+def test_gather_fsdp_over_tensor_parallelism(torch_ranks, tmp_path):
+    ranks = torch_ranks(4)
+    ranks.run(gather_strided, str(tmp_path))
+    check(ranks, "gather_state_dict", tmp_path)
+
+
+def gather_addends(rank, size, folder, integers):
+    mesh = init_device_mesh("cpu", (size,))
+    plane = init_device_mesh("cpu", (2, size // 2))
+    torch.manual_seed(rank)
+    state = {}
+    for op in ["sum", "max", "min", "product"] + ([] if integers else ["avg"]):
+        local = torch.randint(-9, 9, (5, 3)) if integers else torch.randn(5, 3)
+        state[op] = DTensor.from_local(local, mesh, [Partial(op)])
+        state[op + "_2d"] = DTensor.from_local(local, plane, [Partial(op), Partial(op)])
+        state[op + "_cut"] = DTensor.from_local(local, plane, [Partial(op), Shard(1)])
+    save(folder, rank, state, reference._gather_state_dict(state))
+
+
+# Two addends have one sum; of four, PyTorch does not say in which order it adds them. Minimum,
+# maximum and integers are the same in any order.
+@pytest.mark.parametrize("size, integers, rounded", [(2, False, True), (4, True, False)])
+def test_gather_addends(torch_ranks, tmp_path, size, integers, rounded):
+    ranks = torch_ranks(size)
+    ranks.run(gather_addends, str(tmp_path), integers)
+    check(ranks, "gather_state_dict", tmp_path, rounded=rounded)
+
+
+def gather_float_addends(rank, size, folder):
+    """Of four float addends the expected value is what float64 makes of them, rounded once."""
+    plane = init_device_mesh("cpu", (2, 2))
+    given, expected = {}, {}
+    for dtype in [torch.float32, torch.bfloat16, torch.float16]:
+        for op in ["sum", "avg", "product"]:
+            # Positive: float32 sums of four have no more than about one rounding's error then.
+            all_locals = [(torch.rand(4, 3, generator=torch.Generator().manual_seed(r)) + 0.5)
+                          .to(dtype) for r in range(size)]
+            wide = torch.stack(all_locals).double()
+            reduced = {"sum": wide.sum(0), "avg": wide.mean(0), "product": wide.prod(0)}[op]
+            name = "%s_%s" % (op, dtype)
+            given[name] = DTensor.from_local(all_locals[rank], plane, [Partial(op), Partial(op)])
+            expected[name] = reduced.to(dtype)
+    save(folder, rank, given, expected)
+
+
+def test_gather_float_addends_within_one_rounding(torch_ranks, tmp_path):
+    ranks = torch_ranks(4)
+    ranks.run(gather_float_addends, str(tmp_path))
+    check(ranks, "gather_state_dict", tmp_path, rounded=True)
+
+
+def sharded_rows(rank, size, rows, columns):
+    """As FSDP1 makes it: chunks of rows, no shard on ranks beyond."""
+    from torch.distributed._shard.sharded_tensor import (
+        Shard as TensorShard, ShardedTensor, ShardMetadata, ShardedTensorMetadata, TensorProperties)
+    whole = torch.arange(float(rows * columns)).reshape(rows, columns)
+    chunks = whole.chunk(size)
+    start, metadata = 0, []
+    for owner, chunk in enumerate(chunks):
+        metadata.append(ShardMetadata([start, 0], list(chunk.shape), "rank:%d/cpu" % owner))
+        start += len(chunk)
+    shards = [TensorShard(chunks[rank].clone(), metadata[rank])] if rank < len(chunks) else []
+    return ShardedTensor._init_from_local_shards_and_global_metadata(
+        shards, ShardedTensorMetadata(metadata, whole.shape, TensorProperties(dtype=whole.dtype)))
+
+
+def gather_sharded(rank, size, folder, rows, ranks_only):
+    state = {"a": sharded_rows(rank, size, rows, 3), "list": [sharded_rows(rank, size, 2 * rows, 1)]}
+    save(folder, rank, state, reference._gather_state_dict(state, ranks_only=ranks_only))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("rows", [8, 5, 1])
+@pytest.mark.parametrize("ranks_only", [(), (1,)])
+def test_gather_sharded_tensors(torch_ranks, tmp_path, size, rows, ranks_only):
+    ranks = torch_ranks(size)
+    ranks.run(gather_sharded, str(tmp_path), rows, ranks_only)
+    check(ranks, "gather_state_dict", tmp_path, ranks_only=",".join(map(str, ranks_only)))
+
+
+def all_gather_sharded(rank, size, folder, rows):
+    tensor = sharded_rows(rank, size, rows, 4)
+    save(folder, rank, tensor, reference._all_gather_sharded_tensor(tensor))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("rows", [8, 5, 1])
+def test_all_gather_sharded_tensor(torch_ranks, tmp_path, size, rows):
+    ranks = torch_ranks(size)
+    ranks.run(all_gather_sharded, str(tmp_path), rows)
+    check(ranks, "all_gather_sharded_tensor", tmp_path)

@@ -62,17 +62,6 @@ void order_pieces(CatalogTensor& tensor) {
     std::sort(tensor.pieces.begin(), tensor.pieces.end(), before);
 }
 
-Accumulation to_accumulation(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum: return Accumulation::kSum;
-    case ReduceOp::kAvg: return Accumulation::kAvg;
-    case ReduceOp::kMin: return Accumulation::kMin;
-    case ReduceOp::kMax: return Accumulation::kMax;
-    case ReduceOp::kProduct: return Accumulation::kProduct;
-  }
-  return Accumulation::kSum;
-}
-
 /// How the coordinates of a mesh number its replicas and addends, row-major over the mesh
 /// dimensions that replicate and those that are partial.
 class LayerNumbers {
@@ -161,6 +150,17 @@ Result<std::vector<Member>> mesh_members(const MeshGroup& group, std::int64_t wo
 }
 
 }  // namespace
+
+Accumulation to_accumulation(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum: return Accumulation::kSum;
+    case ReduceOp::kAvg: return Accumulation::kAvg;
+    case ReduceOp::kMin: return Accumulation::kMin;
+    case ReduceOp::kMax: return Accumulation::kMax;
+    case ReduceOp::kProduct: return Accumulation::kProduct;
+  }
+  return Accumulation::kSum;
+}
 
 Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_size,
                            RankOrder order, CatalogTensor& tensor) {

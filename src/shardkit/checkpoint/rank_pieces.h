@@ -8,6 +8,7 @@
 #include "shardkit/base/result.h"
 #include "shardkit/checkpoint/catalog.h"
 #include "shardkit/layout/sharding.h"
+#include "shardkit/tensor/accumulate.h"
 #include "shardkit/tensor/tensor.h"
 
 namespace shardkit {
@@ -41,6 +42,9 @@ struct RankShard {
   Box box;
   RankView view;
 };
+
+/// The same operation, for who reduces.
+Accumulation to_accumulation(ReduceOp op);
 
 /// Each fills pieces, replicas and (for DTensors) reduction, divisor and addends of `tensor`, whose
 /// name, dtype and shape are set. Views were checked by check_view().

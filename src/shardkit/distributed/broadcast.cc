@@ -253,7 +253,8 @@ Status broadcast_tensors(const Dict& full, std::span<const NamedTensorInfo> tens
                   exchange_messages(group, group.rank() == 0 ? infos : std::string()));
   Result<Work> work = prepared(full, tensors, tensors.size(), local, group);
   if (messages[0] != infos)
-    work = Error(ErrorCode::kInvalidArgument, "the tensors to be broadcast are not those of rank 0");
+    work = Error(ErrorCode::kInvalidArgument,
+                 "the tensors to be broadcast are not those of rank 0");
   SHARDKIT_ASSIGN(auto targets, carry_out(std::move(work), tensors, tensors.size(), {}, group));
   internal::install(std::move(targets), local);
   return {};

@@ -19,9 +19,9 @@ namespace shardkit {
 // to the local one without a copy between, where they are one run in both; else they are packed on
 // rank 0, or spread out from a buffer where they arrive.
 //
-// Memory beside the new tensors: on rank 0 packed boxes of at most the largest tensor; elsewhere one
-// local tensor, if any is not contiguous. Time: one exchange of some 100 bytes a tensor and rank,
-// then one call of the group for each tensor that any rank has.
+// Memory beside the new tensors: on rank 0 packed boxes, at most as many as the largest tensor has
+// bytes; elsewhere one local tensor, if any is not contiguous. Time: one exchange of some 100 bytes
+// a tensor and rank, then one call of the group for each tensor that any rank has.
 //
 // When a rank is late or gone while elements travel, tensors in memory hold unspecified bytes on
 // all ranks, and nothing else of the local states has changed.
@@ -44,9 +44,9 @@ struct BroadcastOptions {
   bool cpu_offload = false;
 };
 
-/// Fills `local` from all of rank 0's `full` (torch 2.13, _broadcast_state_dict; there rank 0 of the
-/// job, whatever the group). Names, shapes, dtypes, tensors without dimensions and all values that
-/// are no tensors go first, in one message.
+/// Fills `local` from all of rank 0's `full` (torch 2.13, _broadcast_state_dict; there rank 0 of
+/// the job, whatever the group). Names, shapes, dtypes, tensors without dimensions and all values
+/// that are no tensors go first, in one message.
 ///
 /// A value that is no tensor replaces what `local` has under its key, and tensors within it are new
 /// ones. A DTensor without dimensions stays one, where PyTorch puts a plain tensor in its place.

@@ -9,6 +9,7 @@
 #include "shardkit/distributed/distribute.h"
 #include "shardkit/distributed/whole_tensors_test_util.h"
 #include "shardkit/state/compare.h"
+#include "shardkit/testing/peak_memory.h"
 #include "shardkit/testing/tree_text.h"
 
 namespace shardkit {
@@ -178,6 +179,73 @@ TEST(Broadcast, PipelineStagesGetTheirOwnKeysAlone) {
   });
 }
 
+using LayoutOfRank = std::function<std::shared_ptr<const Sharding>(int rank)>;
+constexpr std::int64_t kLarge = 512;  // rows and columns; 1 MiB of floats
+
+/// How much memory a broadcast of three large tensors takes on all ranks together, beside the
+/// tensors, in sizes of one; and into how many calls it falls.
+///
+/// @param views  the tensors and their targets lie transposed
+double extra_memory(int size, const LayoutOfRank& layout, bool views, int& calls) {
+  Dict full;
+  std::vector<Dict> locals(static_cast<std::size_t>(size));
+  for (const char* name : {"a", "b", "c"}) {
+    Tensor whole = numbered_tensor(DType::kFloat32, {kLarge, kLarge}, 7);
+    if (views) std::swap(whole.strides[0], whole.strides[1]);
+    full.items.emplace_back(Value(std::string(name)), std::move(whole));
+    for (int rank = 0; rank < size; ++rank) {
+      DTensor target = empty_dtensor(DType::kFloat32, layout(rank), rank);
+      if (views) {
+        Dims turned{target.local.shape[1], target.local.shape[0]};
+        target.local = make_cpu_tensor(DType::kFloat32, turned).value();
+        std::swap(target.local.shape[0], target.local.shape[1]);
+        std::swap(target.local.strides[0], target.local.strides[1]);
+      }
+      locals[static_cast<std::size_t>(rank)].items.emplace_back(Value(std::string(name)), target);
+    }
+  }
+  const testing::PeakMemory memory;
+  expect_all_ok(size, [&](ProcessGroup& group) -> Status {
+    testing::CountingGroup counting(group);
+    Dict& local = locals[static_cast<std::size_t>(group.rank())];
+    SHARDKIT_TRY(broadcast_state_dict(full, local, counting));
+    if (group.rank() == 0) calls = counting.scatters();
+    return {};
+  });
+  const double bytes = static_cast<double>(memory.bytes());
+  for (int rank = 0; rank < size; ++rank)
+    expect_parts(full, locals[static_cast<std::size_t>(rank)], rank);
+  return bytes / (4.0 * kLarge * kLarge);
+}
+
+TEST(Broadcast, ExtraMemoryIsAtMostTwoOfTheLargestTensors) {
+  int calls = 0;
+  const auto over_all = [](Placement placement) {
+    return [placement](int) {
+      return make_sharding({4}, {0, 1, 2, 3}, {placement}, {kLarge, kLarge});
+    };
+  };
+  // Rows go straight, as do whole tensors.
+  EXPECT_LT(extra_memory(4, over_all(Shard{0}), false, calls), 0.1);
+  EXPECT_EQ(calls, 3);
+  EXPECT_LT(extra_memory(4, over_all(Replicate{}), false, calls), 0.1);
+  // Columns are packed.
+  const double packed = extra_memory(4, over_all(Shard{1}), false, calls);
+  EXPECT_GT(packed, 0.7);
+  EXPECT_LT(packed, 1.1);
+  EXPECT_EQ(calls, 3);
+  // And, where they do not arrive in one run, spread out.
+  EXPECT_LT(extra_memory(4, over_all(Shard{1}), true, calls), 2);
+  // Several meshes that hold a whole each, cut in different ways: one after another.
+  const auto meshes = [](int rank) {
+    if (rank < 2) return make_sharding({2}, {0, 1}, {Shard{1}}, {kLarge, kLarge});
+    if (rank < 5) return make_sharding({3}, {2, 3, 4}, {Shard{1}}, {kLarge, kLarge});
+    return make_sharding({3}, {5, 6, 7}, {StridedShard{1, 2}}, {kLarge, kLarge});
+  };
+  EXPECT_LT(extra_memory(8, meshes, false, calls), 1.3);
+  EXPECT_EQ(calls, 3 * 3);
+}
+
 TEST(Broadcast, ValuesThatAreNoTensors) {
   const Value nested = List{{Value(float_tensor({2}, {1, 2})), Value(None{}), Value(true),
                              Value(BigInt{"0123456789"}), Value(Bytes{std::string("\0x", 2)}),
@@ -223,7 +291,8 @@ TEST(Broadcast, TensorsWithoutDimensions) {
 TEST(Broadcast, StrictRemovesWhatRank0Lacks) {
   expect_all_ok(2, [](ProcessGroup& group) -> Status {
     Dict full;
-    if (group.rank() == 0) full = dict_of({{"w", float_tensor({2}, {1, 2})}, {"n", std::int64_t{1}}});
+    if (group.rank() == 0)
+      full = dict_of({{"w", float_tensor({2}, {1, 2})}, {"n", std::int64_t{1}}});
     const Dict before = dict_of({{"old", float_tensor({1}, {0})},
                                  {"w", meta_tensor(DType::kFloat32, {2})},
                                  {"n", None{}},

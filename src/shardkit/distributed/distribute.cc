@@ -22,7 +22,8 @@ struct Work {
     sources.push_back(tensor);
   }
 
-  Status find_targets(const Dict& local, const internal::KeyIndex& keys, const ProcessGroup& group) {
+  Status find_targets(const Dict& local, const internal::KeyIndex& keys,
+                      const ProcessGroup& group) {
     SHARDKIT_ASSIGN(targets, internal::find_targets(local, keys, tensors, group,
                                                     internal::DTypes::kEqual));
     return internal::check_sources(sources, targets, tensors);

@@ -11,12 +11,12 @@
 namespace shardkit {
 
 // Both fill the tensors of a local state dict from those of a full one. Collective: all ranks of
-// `group`, whose ranks the meshes name, call them; no element travels, but the ranks tell each other
-// what they are about to fill, so that all of them go on or none does.
+// `group`, whose ranks the meshes name, call them; no element travels, but the ranks tell each
+// other what they are about to fill, so that all of them go on or none does.
 //
 // What is filled:
-// - a Tensor or DTensor in memory is written in place, with its own strides. (PyTorch replaces plain
-//   tensors, and in distribute_state_dict() DTensors, too, by new ones.)
+// - a Tensor or DTensor in memory is written in place, with its own strides. (PyTorch replaces
+//   plain tensors, and in distribute_state_dict() DTensors, too, by new ones.)
 // - a meta tensor is replaced by one in memory of its own; a DTensor keeps its sharding
 // - None stays None, but where the tensor has no dimensions; a DTensor on a mesh without this rank
 //   stays as it is

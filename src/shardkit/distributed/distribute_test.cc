@@ -40,7 +40,8 @@ std::vector<std::vector<float>> kept(Dims mesh, std::vector<Placement> placement
   std::vector<std::vector<float>> parts(static_cast<std::size_t>(size));
   for (const bool meta : {false, true})
     expect_all_ok(static_cast<int>(size), [&](ProcessGroup& group) -> Status {
-      Dict local = dict_of({{"w", empty_dtensor(DType::kFloat32, sharding, group.rank(), meta, order)}});
+      Dict local = dict_of(
+          {{"w", empty_dtensor(DType::kFloat32, sharding, group.rank(), meta, order)}});
       SHARDKIT_TRY(distribute_state_dict(dict_of({{"w", counting(rows)}}), local, group));
       auto& part = parts[static_cast<std::size_t>(group.rank())];
       const auto values = floats(entry<DTensor>(local, "w").local);
@@ -70,8 +71,8 @@ TEST(Distribute, StridedRows) {
   EXPECT_EQ(kept({2}, {StridedShard{0, 2}}, 7), (Parts{{0, 1, 4, 5}, {2, 3, 6}}));
 }
 
-// FSDP2 over tensor parallelism, 9 rows on (4, 2): rank (3, 1) holds row 8 and (3, 0) nothing, where
-// the placements say the opposite. The local shapes of all ranks tell.
+// FSDP2 over tensor parallelism, 9 rows on (4, 2): rank (3, 1) holds row 8 and (3, 0) nothing,
+// where the placements say the opposite. The local shapes of all ranks tell.
 TEST(Distribute, RowsAsFsdp2StoresThem) {
   EXPECT_EQ(kept({4, 2}, {StridedShard{0, 2}, Shard{0}}, 9, CutOrder::kPhysical),
             (Parts{{0, 1}, {5}, {2, 3}, {6}, {4}, {7}, {}, {8}}));
@@ -109,7 +110,8 @@ TEST(Distribute, EachKindOfEntry) {
     EXPECT_EQ(entry<Tensor>(local, "plain").storage, plain.storage);
     EXPECT_EQ(floats(plain), all);
     EXPECT_EQ(entry<DTensor>(local, "rows").local.storage, rows.storage);
-    EXPECT_EQ(floats(rows), group.rank() == 0 ? (std::vector<float>{0, 1}) : std::vector<float>({2, 3}));
+    EXPECT_EQ(floats(rows),
+              group.rank() == 0 ? (std::vector<float>{0, 1}) : (std::vector<float>{2, 3}));
     // In new memory.
     for (const char* name : {"meta", "number"}) {
       EXPECT_EQ(floats(entry<Tensor>(local, name)), all);
@@ -139,7 +141,8 @@ TEST(Distribute, ScalarsFindTheirTargets) {
                           {"b", DTensor{float_tensor({}, {1}), sharding}},
                           {"c", None{}}});
     const Tensor five = float_tensor({}, {5});
-    SHARDKIT_TRY(distribute_state_dict(dict_of({{"a", five}, {"b", five}, {"c", five}}), local, group));
+    const Dict full = dict_of({{"a", five}, {"b", five}, {"c", five}});
+    SHARDKIT_TRY(distribute_state_dict(full, local, group));
     EXPECT_EQ(floats(plain), std::vector<float>{5});
     EXPECT_EQ(floats(entry<DTensor>(local, "b").local), std::vector<float>{5});
     EXPECT_EQ(floats(entry<Tensor>(local, "c")), std::vector<float>{5});
@@ -184,8 +187,8 @@ TEST(Distribute, NamedTensorsAlone) {
   const auto with_keys = [](std::vector<std::string> keys) {
     return [keys](ProcessGroup& group) {
       Dict local = dict_of({{"a", float_tensor({1}, {0})}});
-      return distribute_tensors(dict_of({{"a", float_tensor({1}, {1})}, {"n", std::int64_t{1}}}), keys,
-                                local, group);
+      const Dict full = dict_of({{"a", float_tensor({1}, {1})}, {"n", std::int64_t{1}}});
+      return distribute_tensors(full, keys, local, group);
     };
   };
   expect_all_fail(2, with_keys({"b"}), ErrorCode::kNotFound, "no such key: tensor 'b'");
@@ -222,7 +225,7 @@ TEST(Distribute, Refusals) {
   expect_refused(whole, float_tensor({3}, {1, 2, 3}), kInvalid,
                  "rank 1: the local tensor has another shape than the whole: tensor 'w', "
                  "expected [4], found [3]");
-  expect_refused(whole, testing::make_tensor<std::int32_t>(DType::kInt32, {4}, {1, 2, 3, 4}), kInvalid,
+  expect_refused(whole, meta_tensor(DType::kInt32, {4}), kInvalid,
                  "another dtype than the whole: tensor 'w', expected float32, found int32");
   expect_refused(whole, DTensor{counting(3), on({1}, Shard{0}, {3})}, kInvalid, "found [3]");
   expect_refused(whole, DTensor{counting(4), on({1, 2}, Shard{0})}, kInvalid,
@@ -230,8 +233,10 @@ TEST(Distribute, Refusals) {
   expect_refused(whole, DTensor{counting(4), nullptr}, kInvalid, "no sharding");
   expect_refused(whole, DTensor{counting(4), on({0, 1}, Partial{})}, ErrorCode::kUnsupported,
                  "not split into Partial addends: tensor 'w', found P(sum)");
-  expect_refused(whole, ShardedTensor{}, ErrorCode::kUnsupported, "a ShardedTensor cannot be filled");
-  expect_refused(whole, DTensor{counting(3), on({1}, Shard{0})}, ErrorCode::kIncomplete, "tensor 'w'");
+  expect_refused(whole, ShardedTensor{}, ErrorCode::kUnsupported,
+                 "a ShardedTensor cannot be filled");
+  expect_refused(whole, DTensor{counting(3), on({1}, Shard{0})}, ErrorCode::kIncomplete,
+                 "tensor 'w'");
   // A mesh that rank 0 is in, too, but its entry is plain.
   expect_refused(whole, DTensor{counting(2), on({0, 1}, Shard{0})}, kInvalid,
                  "ranks 1 and 0 disagree on it: DTensor against Tensor: tensor 'w'");
@@ -268,8 +273,8 @@ TEST(Distribute, ARankThatDoesNotComeIsAnErrorInTime) {
     Dict local = dict_of({{"w", counting(4)}});
     return distribute_state_dict(dict_of({{"w", counting(4)}}), local, group);
   }, {std::chrono::seconds(20)});
-  for (const int rank : {0, 1})
-    EXPECT_THAT(statuses[static_cast<std::size_t>(rank)], testing::Fails(ErrorCode::kPeer, "rank 2"));
+  for (const std::size_t rank : {0u, 1u})
+    EXPECT_THAT(statuses[rank], testing::Fails(ErrorCode::kPeer, "rank 2"));
 }
 
 }  // namespace

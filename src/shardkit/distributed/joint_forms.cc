@@ -54,7 +54,7 @@ Status check_own(const Value& form) {
   return {};
 }
 
-Result<std::string> encode(const std::vector<TensorForm>& tensors) {
+Result<std::string> encode(const std::vector<TensorForm>& tensors, std::string_view options) {
   List list;
   std::set<std::string> known;
   for (const auto& [path, form] : tensors) {
@@ -64,7 +64,7 @@ Result<std::string> encode(const std::vector<TensorForm>& tensors) {
     if (!status.ok()) return std::move(status).error().of_tensor(internal::shown_place(path));
     list.items.emplace_back(Tuple{{encode_path(path), form}});
   }
-  return encode_form(list);
+  return encode_form(Tuple{{std::string(options), std::move(list)}});
 }
 
 Error disagreement(std::string what, const std::string& name) {
@@ -93,20 +93,34 @@ std::optional<std::string> joint_difference(const Value& a, const Value& b) {
 }  // namespace
 
 Result<JointForms> JointForms::exchange(ProcessGroup& group,
-                                        Result<std::vector<TensorForm>> mine) {
-  auto message = mine.ok() ? encode(*mine) : Result<std::string>(std::move(mine).error());
+                                        Result<std::vector<TensorForm>> mine,
+                                        std::string_view options) {
+  auto message = mine.ok() ? encode(*mine, options)
+                           : Result<std::string>(std::move(mine).error());
   SHARDKIT_ASSIGN(const auto messages, exchange_messages(group, std::move(message)));
   JointForms forms;
-  for (std::size_t rank = 0; rank < messages.size(); ++rank)
-    SHARDKIT_TRY(forms.add(static_cast<int>(rank), messages[rank]));
+  std::string common;  // rank 0's options: compared with them, all ranks find the same
+  for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+    SHARDKIT_ASSIGN(Value message_of_rank, decode_form(messages[rank]));
+    auto* pair = message_of_rank.get_if<Tuple>();
+    if (!pair || pair->items.size() != 2) return damaged();
+    const auto* theirs = pair->items[0].get_if<std::string>();
+    if (!theirs) return damaged();
+    if (rank == 0) common = *theirs;
+    if (*theirs != common)
+      return Error(ErrorCode::kInvalidArgument,
+                   fmt::format("ranks 0 and {} are called with different options", rank))
+          .expected(common)
+          .found(*theirs);
+    SHARDKIT_TRY(forms.add(static_cast<int>(rank), std::move(pair->items[1])));
+  }
   SHARDKIT_TRY(forms.check(group.size()));
   for (const auto& [text, tensors] : forms.tensors_) forms.paths_.push_back(tensors.path);
   return forms;
 }
 
-Status JointForms::add(int rank, const std::string& message) {
-  SHARDKIT_ASSIGN(Value root, decode_form(message));
-  auto* list = root.get_if<List>();
+Status JointForms::add(int rank, Value tensors_of_rank) {
+  auto* list = tensors_of_rank.get_if<List>();
   if (!list) return damaged();
   for (Value& item : list->items) {
     auto* pair = item.get_if<Tuple>();

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shardkit/base/result.h"
@@ -27,13 +28,15 @@ class JointForms {
  public:
   /// Collective; every rank with its own tensors, or the reason why it cannot go on.
   ///
-  /// @param group  whose ranks the meshes name
+  /// @param group    whose ranks the meshes name
+  /// @param options  of the call, as text that must be the same on all ranks
   /// @return  the same on all ranks
   /// @error the same on all ranks: as exchange_messages(); kInvalidArgument ranks disagree, a mesh
   ///        names a rank outside the group, or two tensors of a rank have the same path; what
   ///        check_sharding() and check_view() say of a rank's own tensors. All name path and ranks.
   /// Cost: one exchange of some 100 bytes a tensor and rank; the memory of what all ranks say.
-  static Result<JointForms> exchange(ProcessGroup& group, Result<std::vector<TensorForm>> mine);
+  static Result<JointForms> exchange(ProcessGroup& group, Result<std::vector<TensorForm>> mine,
+                                     std::string_view options = {});
 
   /// The rank's tensor at a path; null if it has none there.
   const Value* find(const StatePath& path, int rank) const;
@@ -48,7 +51,7 @@ class JointForms {
     std::map<int, Value> by_rank;
   };
 
-  Status add(int rank, const std::string& message);
+  Status add(int rank, Value tensors_of_rank);
   Status check(int group_size) const;
 
   std::map<std::string, Tensors> tensors_;  // by tuple_text(path)

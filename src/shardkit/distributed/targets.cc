@@ -110,7 +110,8 @@ Result<std::vector<Target>> find_targets(const Dict& local, const KeyIndex& keys
     const auto key = keys.find(tensors[i].name);
     if (key == keys.end()) continue;
     Target target{i, key->second, {}, false};
-    auto made = make_target(local.items[key->second].second, tensors[i].info, group, dtypes, target);
+    const Value& entry = local.items[key->second].second;
+    auto made = make_target(entry, tensors[i].info, group, dtypes, target);
     if (!made.ok()) return std::move(made).error().of_tensor(tensors[i].name);
     if (*made) targets.push_back(std::move(target));
   }

@@ -35,7 +35,12 @@ Status make_directories(FileSystem& fs, const std::string& path) {
         .in_file(path);
   }
   if (path != "/") SHARDKIT_TRY(make_directories(fs, parent_path(path)));
-  return fs.make_directory(path);
+  auto status = fs.make_directory(path);
+  if (status.ok()) return status;
+  // Another process, or rank, may have been faster.
+  const auto info = fs.info(path);
+  if (info.ok() && info->kind == FileKind::kDirectory) return {};
+  return status;
 }
 
 Result<std::vector<std::string>> list_files(FileSystem& fs, const std::string& folder,

@@ -19,7 +19,7 @@ namespace shardkit::safetensors {
 namespace {
 
 constexpr std::uint64_t kAlignment = 8;
-constexpr std::string_view kMetadata = R"({"__metadata__":{"format":"pt"})";
+constexpr std::string_view kMetadata = R"({"__metadata__":{"format":"pt")";
 
 /// The order of data in a file (safetensors 0.8, tensor.rs: Dtype from its last enumerator to its
 /// first).
@@ -87,9 +87,27 @@ Result<std::string> entry(const TensorSpec& tensor, std::uint64_t begin, std::ui
                      safetensors_name(tensor.dtype), sizes, begin, end);
 }
 
+/// The members of `__metadata__` after the first, with its closing brace.
+Result<std::string> metadata_entries(
+    std::span<const std::pair<std::string, std::string>> metadata) {
+  std::string json;
+  std::unordered_set<std::string_view> keys{"format"};
+  for (const auto& [key, value] : metadata) {
+    if (!json::is_valid_utf8(key) || !json::is_valid_utf8(value) || !keys.insert(key).second)
+      return Error(ErrorCode::kInvalidArgument,
+                   "an entry of the metadata that comes twice or is not UTF-8")
+          .found(key);
+    json += fmt::format(",{}:{}", json::write(key, json::WriteStyle::kCompact),
+                        json::write(value, json::WriteStyle::kCompact));
+  }
+  json += '}';
+  return json;
+}
+
 }  // namespace
 
-Result<FileLayout> lay_out(std::span<const TensorSpec> tensors) {
+Result<FileLayout> lay_out(std::span<const TensorSpec> tensors,
+                           std::span<const std::pair<std::string, std::string>> metadata) {
   SHARDKIT_TRY(check_names_differ(tensors));
   FileLayout layout;
   layout.order.resize(tensors.size());
@@ -100,7 +118,9 @@ Result<FileLayout> lay_out(std::span<const TensorSpec> tensors) {
     return rank_a != rank_b ? rank_a < rank_b : tensors[a].name < tensors[b].name;
   });
 
+  SHARDKIT_ASSIGN(const std::string entries, metadata_entries(metadata));
   std::string json(kMetadata);
+  json += entries;
   layout.offsets.resize(tensors.size());
   std::uint64_t at = 0;
   for (const std::size_t i : layout.order) {

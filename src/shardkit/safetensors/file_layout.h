@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shardkit/base/dims.h"
@@ -31,11 +32,14 @@ struct FileLayout {
 /// by element type (wide ones first), then by name, back to back (safetensors 0.8, tensor.rs
 /// prepare()).
 ///
+/// @param metadata  entries of `__metadata__` after that of the format
 /// @error kUnsupported     a dtype that has no safetensors name (complex128, complex32), or a
 ///                         float4_e2m1fn_x2 scalar; the message names the tensor
 /// @error kInvalidArgument two tensors of one name, the name "__metadata__", a name with a NUL or
-///                         that is not UTF-8, a shape that is negative or overflows
+///                         that is not UTF-8, a shape that is negative or overflows; an entry of
+///                         the metadata that is not UTF-8, or whose key comes twice
 /// @error kLimit           a header of more than kMaxHeaderBytes
-Result<FileLayout> lay_out(std::span<const TensorSpec> tensors);
+Result<FileLayout> lay_out(std::span<const TensorSpec> tensors,
+                           std::span<const std::pair<std::string, std::string>> metadata = {});
 
 }  // namespace shardkit::safetensors

@@ -38,6 +38,20 @@ TEST(SafetensorsLayout, IsByteForByteSafetensors) {
   }
 }
 
+TEST(SafetensorsLayout, TakesMoreMetadata) {
+  const std::vector<std::pair<std::string, std::string>> more{{"key", "{\"a\":1}"}};
+  const auto layout = lay_out({}, more);
+  ASSERT_THAT(layout, IsOk());
+  EXPECT_EQ(layout->head.substr(8, layout->head.find_last_not_of(' ') - 7),
+            R"({"__metadata__":{"format":"pt","key":"{\"a\":1}"}})");
+  EXPECT_EQ(layout->head.size() % 8, 0u);
+  for (const std::vector<std::pair<std::string, std::string>>& wrong :
+       {std::vector<std::pair<std::string, std::string>>{{"a", ""}, {"a", ""}},
+        {{"format", "pt"}},
+        {{"a", "\xff"}}})
+    EXPECT_THAT(lay_out({}, wrong), Fails(ErrorCode::kInvalidArgument, "an entry of the metadata"));
+}
+
 TEST(SafetensorsLayout, RefusesWhatTheFormatCannotHold) {
   constexpr ErrorCode kInvalid = ErrorCode::kInvalidArgument;
   const auto one = [](const char* name, DType dtype, Dims shape) {

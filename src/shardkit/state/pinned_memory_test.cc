@@ -118,8 +118,8 @@ TEST_F(PinnedMemory, AFailureNamesCodeAndTextAndLeavesNothing) {
     runtime_.fail_next(code);
     return make_cpu_tensor(DType::kInt8, {64}, pinned(share));
   };
-  EXPECT_THAT(fails_with(2, false), Fails(ErrorCode::kLimit, "cudaHostAlloc of 64 bytes failed with "
-                                                             "2: out of memory"));
+  EXPECT_THAT(fails_with(2, false),
+              Fails(ErrorCode::kLimit, "cudaHostAlloc of 64 bytes failed with 2: out of memory"));
   EXPECT_THAT(fails_with(2, true), Fails(ErrorCode::kLimit, "cudaHostRegister of 64 bytes"));
   EXPECT_THAT(fails_with(100, false), Fails(ErrorCode::kUnsupported, "no CUDA-capable device"));
   EXPECT_THAT(fails_with(999, true), Fails(ErrorCode::kIo, "failed with 999"));
@@ -154,14 +154,16 @@ TEST(HostPinner, ALibraryThatIsNoRuntimeIsUnsupported) {
   EXPECT_THAT(load_host_pinner("/nowhere/libcudart.so.13"),
               Fails(ErrorCode::kUnsupported, "needs the CUDA runtime, which cannot be loaded"));
   // Some other library.
-  EXPECT_THAT(load_host_pinner("libc.so.6"), Fails(ErrorCode::kUnsupported, "has no cudaHostAlloc"));
+  EXPECT_THAT(load_host_pinner("libc.so.6"),
+              Fails(ErrorCode::kUnsupported, "has no cudaHostAlloc"));
 }
 
 // The machine may have no runtime, one without a GPU, or both.
 TEST(HostPinner, TheMachinesOwnRuntimeWorksOrIsUnsupported) {
   const auto pinner = cuda_host_pinner();
-  const std::string reason = pinner.ok() ? "pin_memory: cudaHost" : "pin_memory needs the CUDA runtime "
-                                                                    "(libcudart.so.13, .12 or .11.0)";
+  const std::string reason =
+      pinner.ok() ? "pin_memory: cudaHost"
+                  : "pin_memory needs the CUDA runtime (libcudart.so.13, .12 or .11.0)";
   const Value state = testing::make_dict({{"w", float_tensor({2}, {1, 2})}});
   for (const bool share : {false, true}) {
     const auto made = create_cpu_state_dict(state, {share, true, nullptr});

@@ -1,4 +1,4 @@
-// Shared memory between processes: the same bytes, checked sizes, and no name that outlives its owner.
+// Shared memory between processes: the same bytes, checked sizes, no name that outlives its owner.
 #include "shardkit/state/shared_memory.h"
 
 #include <fmt/format.h>

@@ -26,8 +26,9 @@ std::size_t arrange(std::int64_t item, const Dims& shape, const Dims& src_stride
   std::size_t count = 0;
   for (std::size_t d = 0; d < shape.size(); ++d)
     if (shape[d] != 1) loops[count++] = {shape[d], src_strides[d] * item, dst_strides[d] * item};
-  std::stable_sort(loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(count),
-                   [](const Loop& a, const Loop& b) { return a.dst_step > b.dst_step; });
+  // No two steps are equal, or indices would share a place; std::stable_sort() takes memory.
+  std::sort(loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(count),
+            [](const Loop& a, const Loop& b) { return a.dst_step > b.dst_step; });
   std::size_t kept = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const Loop& inner = loops[i];

@@ -34,5 +34,7 @@ struct Operation {
 
 // By the file that has them.
 std::span<const Operation> gather_operations();
+std::span<const Operation> local_operations();
+std::span<const Operation> spread_operations();
 
 }  // namespace shardkit::interop

@@ -68,7 +68,7 @@ Status write_rank(const std::string& path, const Value& value, int rank) {
 }
 
 const Operation* find_operation(std::string_view name) {
-  for (const auto operations : {gather_operations()})
+  for (const auto operations : {gather_operations(), local_operations(), spread_operations()})
     for (const Operation& operation : operations)
       if (operation.name == name) return &operation;
   return nullptr;

@@ -1,0 +1,103 @@
+// Loading: names and layouts agreed on, then every rank reads for itself.
+#include "shardkit/distributed/load_into_ranks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstddef>
+#include <unordered_map>
+#include <utility>
+
+#include "shardkit/collective/agreement.h"
+#include "shardkit/distributed/box_loader_internal.h"
+#include "shardkit/distributed/targets_internal.h"
+#include "shardkit/io/file_cache.h"
+#include "shardkit/plan/plan.h"
+#include "shardkit/state/pair_walk_internal.h"
+#include "shardkit/tensor/accumulate.h"
+
+namespace shardkit {
+namespace {
+
+using internal::Target;
+
+/// Files that a rank keeps open: with many ranks in a process, still fewer than it may have.
+constexpr std::size_t kOpenFiles = 16;
+
+struct Work {
+  std::vector<const CatalogTensor*> sources;
+  std::vector<NamedTensorInfo> tensors;  ///< of the sources
+  std::vector<Target> targets;
+  LoadIntoRanksReport report;
+};
+
+Status check_readable(const CatalogTensor& tensor) {
+  SHARDKIT_TRY(prove_whole(tensor));
+  if (!tensor.reduction) return {};
+  auto wide = accumulator_dtype(*tensor.reduction, tensor.dtype);
+  if (!wide.ok()) return std::move(wide).error().of_tensor(tensor.name);
+  return {};
+}
+
+Result<Work> prepare(const Catalog& catalog, const Dict& local, const ProcessGroup& group,
+                     const LoadIntoRanksOptions& options) {
+  Work work;
+  const auto keys = internal::index_keys(local);
+  std::vector<bool> found(local.items.size(), false);
+  for (const CatalogTensor& tensor : catalog.tensors) {
+    const auto key = keys.find(tensor.name);
+    if (key == keys.end() || !internal::is_any_tensor(local.items[key->second].second)) {
+      work.report.unused.push_back(tensor.name);
+      continue;
+    }
+    found[key->second] = true;
+    work.sources.push_back(&tensor);
+    work.tensors.push_back({tensor.name, {tensor.shape, tensor.dtype}});
+  }
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; i < local.items.size(); ++i)
+    if (!found[i] && internal::is_any_tensor(local.items[i].second))
+      missing.push_back(internal::shown_key(local.items[i].first));
+  if (!missing.empty())
+    return Error(ErrorCode::kNotFound, fmt::format("the checkpoint has no tensor '{}'",
+                                                   fmt::join(missing, "', '")));
+  const auto dtypes =
+      options.convert_floats ? internal::DTypes::kFloatsMayDiffer : internal::DTypes::kEqual;
+  SHARDKIT_ASSIGN(work.targets,
+                  internal::find_targets(local, keys, work.tensors, group, dtypes));
+  for (const Target& target : work.targets)
+    SHARDKIT_TRY(check_readable(*work.sources[target.tensor]));
+  return work;
+}
+
+Status read_all(FileSystem& fs, const Work& work, std::span<const Target> targets,
+                const internal::JointTargets& joint, int rank) {
+  FileCache files(fs, kOpenFiles);
+  internal::BoxLoader loader(files);
+  for (const Target& target : targets)
+    for (const BoxPair& box : joint.boxes(work.tensors[target.tensor], rank))
+      if (auto status = loader.load(*work.sources[target.tensor], box, target.local());
+          !status.ok())
+        return std::move(status).error().of_tensor(work.tensors[target.tensor].name);
+  return {};
+}
+
+}  // namespace
+
+Result<LoadIntoRanksReport> load_into_ranks(FileSystem& fs, const Catalog& catalog, Dict& local,
+                                   ProcessGroup& group, const LoadIntoRanksOptions& options) {
+  Result<Work> work = prepare(catalog, local, group, options);
+  Result<std::vector<Target>> mine = std::vector<Target>();
+  if (work.ok()) {
+    mine = std::move(work->targets);
+  } else {
+    mine = work.error();
+    work = Work();
+  }
+  SHARDKIT_ASSIGN(const auto joint, internal::JointTargets::agree(group, work->tensors, mine));
+  SHARDKIT_TRY(agree_on_status(group, read_all(fs, *work, *mine, joint, group.rank())));
+  internal::install(*std::move(mine), local);
+  return std::move(work->report);
+}
+
+}  // namespace shardkit

@@ -1,0 +1,312 @@
+#include "shardkit/distributed/load_into_ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+
+#include "shardkit/checkpoint/open.h"
+#include "shardkit/distributed/whole_tensors_test_util.h"
+#include "shardkit/io/file_cache.h"
+#include "shardkit/io/system_calls.h"
+#include "shardkit/safetensors/reader.h"
+#include "shardkit/tensor/convert.h"
+#include "shardkit/testing/faulty_calls.h"
+#include "shardkit/testing/temp_dir.h"
+#include "shardkit/transfer/box_reader.h"
+
+namespace shardkit {
+namespace {
+
+using testing::dense_bytes;
+using testing::dict_of;
+using testing::empty_dtensor;
+using testing::entry;
+using testing::expect_all_fail;
+using testing::expect_all_ok;
+using testing::make_sharding;
+using testing::meta_tensor;
+using testing::part_bytes;
+
+/// What real PyTorch says that a checkpoint holds, in memory.
+Dict expected_tensors(const std::string& folder) {
+  Dict dict = safetensors::read_safetensors(posix_file_system(), folder + "/expected.safetensors")
+                  .value();
+  FileCache files(posix_file_system(), 1);
+  BoxReader reader(files, 1 << 16);
+  for (auto& [key, value] : dict.items) {
+    const Tensor in_file = *value.get_if<Tensor>();
+    Tensor whole = make_cpu_tensor(in_file.dtype, in_file.shape).value();
+    reader.read({in_file.storage.get(), in_file.offset, in_file.strides},
+                item_bytes(whole.dtype), whole.shape, whole.storage->memory()->data, whole.strides)
+        .value();
+    value = whole;
+  }
+  return dict;
+}
+
+Catalog open_fixture(const std::string& folder, FileSystem& fs = posix_file_system()) {
+  return open_checkpoint(fs, discover_checkpoint(fs, folder).value()).value();
+}
+
+std::string fixture(const std::string& name) {
+  return testing::source_path("tests/fixtures/" + name);
+}
+
+/// One of several ways to lay a tensor on all ranks, or nothing: a plain one.
+std::shared_ptr<const Sharding> layout(std::size_t choice, int size, const Dims& shape) {
+  const std::int64_t last = static_cast<std::int64_t>(shape.size()) - 1;
+  std::vector<std::int64_t> ranks;
+  for (int i = 0; i < size; ++i) ranks.push_back(i);
+  const auto on = [&](Dims mesh, std::vector<Placement> placements) {
+    return make_sharding(std::move(mesh), ranks, std::move(placements), shape);
+  };
+  if (last < 0) return choice % 2 == 0 ? nullptr : on({size}, {Replicate{}});
+  switch (choice % 6) {
+    case 0: return nullptr;
+    case 1: return on({size}, {Shard{0}});
+    case 2: return on({size}, {Shard{last}});
+    case 3: return on({size}, {StridedShard{0, 2}});
+    case 4:
+      return size % 2 == 0 ? on({2, size / 2}, {Shard{last}, Shard{0}}) : on({size}, {Replicate{}});
+    default:
+      return size % 2 == 0 ? on({size / 2, 2}, {Replicate{}, Shard{last}}) : on({size}, {Shard{0}});
+  }
+}
+
+class EveryCheckpoint : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(
+    Fixtures, EveryCheckpoint,
+    ::testing::Values("torch-2.13.0/fsdp2_fp32_w4", "torch-2.6.0/fsdp2_fp32_w4",
+                      "torch-2.13.0/fsdp2_bf16_tied_w2", "torch-2.13.0/fsdp2_shard1_w2",
+                      "torch-2.13.0/hsdp_bf16_w4", "torch-2.6.0/hsdp_tp_fp32_w8",
+                      "torch-2.13.0/fsdp_tp_fp32_w4", "torch-2.13.0/fsdp1_shardedtensor_fp32_w4",
+                      "torch-2.4.1/fsdp1_shardedtensor_fp32_w4", "torch-2.13.0/fsdp1_tp_fp32_w4",
+                      "torch-2.13.0/tp_uneven_fp32_w4", "torch-2.13.0/tp_uneven_fp32_w12",
+                      "torch-2.13.0/placements_fp32_w4", "torch-2.11.0/dtypes_w2",
+                      "torch-2.13.0/views_w2", "torch-2.13.0/buffers_mixed_w4",
+                      "torch-2.13.0/single_w1", "torch-2.4.1/plain_fp32_w2"),
+    [](const auto& instance) {
+      std::string name = instance.param;
+      for (char& c : name)
+        if (c == '/' || c == '.' || c == '-') c = '_';
+      return name;
+    });
+
+// Every tensor in several layouts, in other world sizes than it was written in.
+TEST_P(EveryCheckpoint, IsLoadedIntoAnyRanks) {
+  const Dict expected = expected_tensors(fixture(GetParam()));
+  const Catalog catalog = open_fixture(fixture(GetParam()));
+  ASSERT_EQ(catalog.tensors.size(), expected.items.size());
+  for (const int size : {1, 2, 3, 8}) {
+    for (std::size_t shift = 0; shift < 6; ++shift) {
+      expect_all_ok(size, [&](ProcessGroup& group) -> Status {
+        Dict local;
+        for (std::size_t i = 0; i < expected.items.size(); ++i) {
+          const auto& [key, value] = expected.items[i];
+          const Tensor& whole = *value.get_if<Tensor>();
+          const auto sharding = layout(i + shift, size, whole.shape);
+          const bool meta = (i + shift) % 5 < 3;
+          if (sharding) {
+            local.items.emplace_back(key, empty_dtensor(whole.dtype, sharding, group.rank(), meta));
+          } else {
+            local.items.emplace_back(
+                key, meta ? meta_tensor(whole.dtype, whole.shape)
+                          : make_cpu_tensor(whole.dtype, whole.shape).value());
+          }
+        }
+        SHARDKIT_ASSIGN(const LoadIntoRanksReport report,
+                        load_into_ranks(posix_file_system(), catalog, local, group));
+        EXPECT_TRUE(report.unused.empty());
+        for (const auto& [key, value] : local.items) {
+          const std::string& name = *key.get_if<std::string>();
+          const Tensor& whole = entry<Tensor>(expected, name);
+          if (const auto* tensor = value.get_if<Tensor>()) {
+            EXPECT_EQ(dense_bytes(*tensor), dense_bytes(whole)) << name;
+          } else {
+            const auto& dtensor = *value.get_if<DTensor>();
+            EXPECT_EQ(dense_bytes(dtensor.local),
+                      part_bytes(whole, *dtensor.sharding,
+                                 *dtensor.sharding->mesh->coordinate_of(group.rank())))
+                << name << " on rank " << group.rank() << " of " << size;
+          }
+        }
+        return {};
+      });
+      if (HasFailure()) FAIL() << size << " ranks, shift " << shift;
+    }
+  }
+}
+
+/// Calls to the system that count what is read.
+class CountingCalls : public SystemCalls {
+ public:
+  ssize_t pread(int fd, void* data, std::size_t bytes, off_t offset) override {
+    read_ += bytes;
+    return SystemCalls::pread(fd, data, bytes, offset);
+  }
+  std::uint64_t read() const { return read_; }
+
+ private:
+  std::atomic<std::uint64_t> read_ = 0;
+};
+
+// Rows into rows: not a byte more than the boxes.
+TEST(LoadIntoRanks, ARankReadsItsBoxesAlone) {
+  const std::string folder = fixture("torch-2.13.0/fsdp2_fp32_w4");
+  const Catalog catalog = open_fixture(folder);
+  for (const int size : {1, 3, 8})
+    expect_all_ok(size, [&](ProcessGroup& group) -> Status {
+      Dict local;
+      std::uint64_t kept = 0;
+      for (const CatalogTensor& tensor : catalog.tensors) {
+        DTensor target = empty_dtensor(tensor.dtype, layout(1, size, tensor.shape), group.rank());
+        kept += static_cast<std::uint64_t>(target.local.bytes());
+        local.items.emplace_back(Value(tensor.name), std::move(target));
+      }
+      CountingCalls calls;
+      const auto fs = make_posix_file_system(calls);
+      SHARDKIT_TRY(load_into_ranks(*fs, catalog, local, group));
+      EXPECT_EQ(calls.read(), kept);
+      return {};
+    });
+}
+
+// Columns of rows that lie close together are read along with their gaps, but never twice.
+TEST(LoadIntoRanks, ScatteredRowsAreReadOnce) {
+  const std::string folder = fixture("torch-2.13.0/fsdp2_fp32_w4");
+  const Catalog catalog = open_fixture(folder);
+  expect_all_ok(2, [&](ProcessGroup& group) -> Status {
+    Dict local;
+    std::uint64_t whole = 0;
+    for (const CatalogTensor& tensor : catalog.tensors) {
+      whole += static_cast<std::uint64_t>(tensor.bytes());
+      local.items.emplace_back(
+          Value(tensor.name),
+          empty_dtensor(tensor.dtype, layout(2, 2, tensor.shape), group.rank(), true));
+    }
+    CountingCalls calls;
+    const auto fs = make_posix_file_system(calls);
+    SHARDKIT_TRY(load_into_ranks(*fs, catalog, local, group));
+    EXPECT_LE(calls.read(), whole);
+    return {};
+  });
+}
+
+constexpr const char* kPlacements = "torch-2.13.0/placements_fp32_w4";
+
+TEST(LoadIntoRanks, PartsOfACheckpoint) {
+  const Catalog catalog = open_fixture(fixture(kPlacements));
+  const Dict expected = expected_tensors(fixture(kPlacements));
+  expect_all_ok(2, [&](ProcessGroup& group) -> Status {
+    // A pipeline: each rank has tensors of its own, and what is no tensor stays.
+    const bool first = group.rank() == 0;
+    const std::string mine = first ? "vector" : "partial_sum";
+    const auto sharding = make_sharding({1}, {group.rank()}, {Shard{0}},
+                                        entry<Tensor>(expected, mine).shape);
+    Dict local = dict_of({{mine, empty_dtensor(DType::kFloat32, sharding, group.rank(), true)},
+                          {"step", std::int64_t{4}},
+                          {"replicate", None{}}});
+    SHARDKIT_ASSIGN(const LoadIntoRanksReport report,
+                    load_into_ranks(posix_file_system(), catalog, local, group));
+    EXPECT_EQ(dense_bytes(entry<DTensor>(local, mine).local),
+              dense_bytes(entry<Tensor>(expected, mine)));
+    EXPECT_EQ(entry<std::int64_t>(local, "step"), 4);
+    EXPECT_TRUE(find(local, "replicate")->get_if<None>());
+    EXPECT_EQ(report.unused.size(), catalog.tensors.size() - 1);
+    EXPECT_EQ(report.unused.front(), catalog.tensors.front().name);
+    return {};
+  });
+}
+
+// bfloat16 from float32, and the sum of addends rounded once.
+TEST(LoadIntoRanks, FloatsAreCastWhenAsked) {
+  const Catalog catalog = open_fixture(fixture(kPlacements));
+  const Dict expected = expected_tensors(fixture(kPlacements));
+  const auto local_state = [] {
+    return dict_of({{"shard1", meta_tensor(DType::kBFloat16, {3, 7})},
+                    {"partial_sum", meta_tensor(DType::kBFloat16, {3, 3})},
+                    {"vector", meta_tensor(DType::kFloat64, {5})}});
+  };
+  expect_all_ok(1, [&](ProcessGroup& group) -> Status {
+    Dict local = local_state();
+    SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group,
+                                 {.convert_floats = true}));
+    for (const auto& [key, value] : local.items) {
+      const Tensor& cast = *value.get_if<Tensor>();
+      const std::string whole = dense_bytes(entry<Tensor>(expected, *key.get_if<std::string>()));
+      std::string wanted(static_cast<std::size_t>(cast.bytes()), '\0');
+      convert(DType::kFloat32, std::as_bytes(std::span(whole)), cast.dtype,
+              std::as_writable_bytes(std::span(wanted)));
+      EXPECT_EQ(dense_bytes(cast), wanted);
+    }
+    return {};
+  });
+  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
+    Dict local = local_state();
+    SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
+    return {};
+  }, ErrorCode::kInvalidArgument,
+                  "than the whole: tensor 'shard1', expected float32, found bfloat16");
+  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
+    Dict local = dict_of({{"plain_zero_dim", meta_tensor(DType::kFloat32, {})}});
+    SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group,
+                                 {.convert_floats = true}));
+    return {};
+  }, ErrorCode::kInvalidArgument, "expected int64, found float32");
+}
+
+TEST(LoadIntoRanks, NamesThatTheCheckpointLacks) {
+  const Catalog catalog = open_fixture(fixture(kPlacements));
+  expect_all_fail(3, [&](ProcessGroup& group) -> Status {
+    Dict local = dict_of({{"vector", meta_tensor(DType::kFloat32, {5})}});
+    if (group.rank() == 1) {
+      local.items.emplace_back(Value("no.weight"), meta_tensor(DType::kFloat32, {5}));
+      local.items.emplace_back(Value("no.bias"), meta_tensor(DType::kFloat32, {5}));
+    }
+    SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
+    return {};
+  }, ErrorCode::kNotFound, "rank 1: the checkpoint has no tensor 'no.weight', 'no.bias'");
+}
+
+TEST(LoadIntoRanks, ACheckpointThatIsNotWhole) {
+  Catalog catalog = open_fixture(fixture(kPlacements));
+  for (CatalogTensor& tensor : catalog.tensors)
+    if (tensor.name == "shard1") tensor.pieces.pop_back();
+  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
+    Dict local = group.rank() == 0 ? dict_of({{"vector", meta_tensor(DType::kFloat32, {5})}})
+                                   : dict_of({{"shard1", meta_tensor(DType::kFloat32, {3, 7})}});
+    SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
+    return {};
+  }, ErrorCode::kIncomplete, "tensor 'shard1'");
+}
+
+TEST(LoadIntoRanks, AFileThatCannotBeReadIsAnErrorOnAllRanks) {
+  const Catalog catalog = open_fixture(fixture(kPlacements));
+  expect_all_fail(3, [&](ProcessGroup& group) -> Status {
+    testing::FaultyCalls calls(group.rank() == 2
+                                   ? testing::Fault{testing::CallKind::kRead, 1}
+                                   : testing::Fault{});
+    const auto fs = make_posix_file_system(calls);
+    Dict local = dict_of({{"vector", meta_tensor(DType::kFloat32, {5})}});
+    auto report = load_into_ranks(*fs, catalog, local, group);
+    EXPECT_TRUE(entry<Tensor>(local, "vector").storage->is_meta());
+    if (!report.ok()) return std::move(report).error();
+    return {};
+  }, ErrorCode::kIo, "rank 2:");
+}
+
+TEST(LoadIntoRanks, ARankThatDoesNotComeIsAnErrorInTime) {
+  const Catalog catalog = open_fixture(fixture(kPlacements));
+  const auto statuses = run_ranks(3, [&](ProcessGroup& group) -> Status {
+    if (group.rank() == 1) return {};
+    Dict local = dict_of({{"vector", meta_tensor(DType::kFloat32, {5})}});
+    SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
+    return {};
+  }, {std::chrono::seconds(20)});
+  for (const std::size_t rank : {0u, 2u})
+    EXPECT_THAT(statuses[rank], testing::Fails(ErrorCode::kPeer, "rank 1"));
+}
+
+}  // namespace
+}  // namespace shardkit

@@ -1,0 +1,96 @@
+// Saving and loading across ranks and threads; live_tensors.cc does the copying.
+#include "shardkit/snapshot/fsdp2_snapshot.h"
+
+#include <exception>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "shardkit/collective/agreement.h"
+#include "shardkit/snapshot/live_tensors_internal.h"
+
+namespace shardkit {
+namespace {
+
+/// Runs `fn` in a thread; an exception there, or the lack of a thread, becomes an error.
+template <class T, class Fn>
+std::future<T> run_in_background(Fn fn) {
+  try {
+    return std::async(std::launch::async, [fn = std::move(fn)]() mutable -> T {
+      try {
+        return fn();
+      } catch (const std::bad_alloc&) {
+        return Error(ErrorCode::kLimit, "no memory");
+      } catch (const std::exception& e) {
+        return Error(ErrorCode::kInternal, e.what());
+      }
+    });
+  } catch (const std::system_error&) {
+    std::promise<T> promise;
+    promise.set_value(Error(ErrorCode::kLimit, "the system gave no thread"));
+    return promise.get_future();
+  }
+}
+
+Status check_mesh(const Dict& named_tensors, const std::shared_ptr<const Sharding>& target_spec) {
+  for (const auto& item : named_tensors.items) {
+    SHARDKIT_ASSIGN(const internal::LiveTensor live, internal::live_tensor(item));
+    if (!live.spec) continue;
+    if (!target_spec || !target_spec->mesh)
+      return Error(ErrorCode::kInvalidArgument,
+                   "the model is sharded, and the target spec is absent or has no mesh")
+          .of_tensor(live.name);
+    const DeviceMesh& mesh = *(*live.spec)->mesh;
+    if (mesh == *target_spec->mesh) return {};
+    return Error(ErrorCode::kInvalidArgument, "the model is on another mesh than the target spec")
+        .of_tensor(live.name)
+        .expected(target_spec->mesh->device_type() + " " + to_string(*target_spec->mesh))
+        .found(mesh.device_type() + " " + to_string(mesh));
+  }
+  if (target_spec)
+    return Error(ErrorCode::kInvalidArgument,
+                 "the model holds no DTensor to be on the target mesh");
+  return {};
+}
+
+Result<internal::CheckedLoad> check_load(const Dict& named_tensors, const Snapshot& snapshot,
+                                         const std::shared_ptr<const Sharding>& target_spec) {
+  SHARDKIT_TRY(check_mesh(named_tensors, target_spec));
+  return internal::CheckedLoad::make(named_tensors, snapshot);
+}
+
+}  // namespace
+
+Result<Snapshot> fsdp2_sharded_save_to_cpu(const Dict& named_tensors, const MemoryOptions& memory) {
+  return internal::save_tensors(named_tensors, memory);
+}
+
+Status refill_snapshot(const Dict& named_tensors, Snapshot& snapshot) {
+  return internal::refill_tensors(named_tensors, snapshot);
+}
+
+std::future<Result<Snapshot>> fsdp2_sharded_save_to_cpu_async(Dict named_tensors,
+                                                              MemoryOptions memory) {
+  return run_in_background<Result<Snapshot>>(
+      [named_tensors = std::move(named_tensors), memory = std::move(memory)] {
+        return internal::save_tensors(named_tensors, memory);
+      });
+}
+
+std::future<Status> refill_snapshot_async(Dict named_tensors, Snapshot& snapshot) {
+  return run_in_background<Status>([named_tensors = std::move(named_tensors), &snapshot] {
+    return internal::refill_tensors(named_tensors, snapshot);
+  });
+}
+
+Result<LoadReport> fsdp2_sharded_load_from_cpu(const Dict& named_tensors, const Snapshot& snapshot,
+                                               const std::shared_ptr<const Sharding>& target_spec,
+                                               ProcessGroup& group) {
+  auto load = check_load(named_tensors, snapshot, target_spec);
+  SHARDKIT_TRY(agree_on_status(group, load.ok() ? Status() : Status(load.error())));
+  LoadReport report = std::move(*load).run();
+  SHARDKIT_TRY(group.barrier());
+  return report;
+}
+
+}  // namespace shardkit
