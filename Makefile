@@ -6,7 +6,8 @@
 #   make install   the program and the C++ library, below PREFIX (/usr/local); DESTDIR as usual
 #   make dist      a program for machines with nothing installed, as dist/shardkit-*.tar.gz
 #   make interop   tests against PyTorch, transformers and safetensors, in build/interop-venv
-#   make bench     times the merge against copying the bytes, then a look at huge checkpoints
+#   make bench     times merging and state dict operations against copying the bytes, and looks at
+#                  huge checkpoints
 #   make clean     removes build/, dist/ and out/
 
 JOBS ?= $(shell nproc)
@@ -44,9 +45,10 @@ test:
 
 # Needs some 10 GB of scratch space and a quarter of an hour; compares with PyTorch after `make interop`.
 bench: build
-	cmake --build build -j $(JOBS) --target bench_checkpoint
+	cmake --build build -j $(JOBS) --target bench_checkpoint bench_state_dict
 	python3 bench/merge_bench.py
 	python3 bench/scale.py
+	python3 bench/state_dict_bench.py
 
 install: build
 	cmake --build build -j $(JOBS) --target shardkit
