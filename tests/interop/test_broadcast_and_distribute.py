@@ -149,6 +149,42 @@ def test_where_pytorch_is_wrong(torch_ranks, tmp_path, size, operation, rows, st
     check(ranks, operation, tmp_path)
 
 
+def spread_over_ranks_in_any_order(rank, size, folder, order, rows):
+    """Expected is the part from which full_tensor() makes the whole; returns whether it does, and
+    whether PyTorch's _distribute_tensors brings that part. (Its _distribute_state_dict hangs.)
+    """
+    whole = torch.arange(rows * 3.0).reshape(rows, 3)
+    mesh = DeviceMesh("cpu", order)
+    part = whole.tensor_split([-(-len(whole) // size) * i for i in range(1, size)])[rank].clone()
+
+    def dtensor(local):
+        return DTensor.from_local(local, mesh, [Shard(0)], shape=whole.shape, stride=whole.stride())
+
+    local, expected = {"w": dtensor(torch.zeros_like(part))}, dtensor(part)
+    torch.save({"full": {"w": whole}, "local": local, "meta": {}},
+               harness.rank_file(folder, "in", rank))
+    torch.save({"w": expected}, harness.rank_file(folder, "expected", rank))
+    pairs = {"w": (local["w"], whole)}
+    try:
+        reference._distribute_tensors(pairs, ["w"], CPU)
+        agrees = torch.equal(pairs["w"].to_local(), part)
+    except RuntimeError:  # of another size
+        agrees = False
+    return torch.equal(expected.full_tensor(), whole), agrees
+
+
+# PyTorch's collectives count by the sorted ranks of a mesh, its _distribute_tensors by the mesh array.
+@pytest.mark.parametrize("order", [[1, 0], [3, 1, 2, 0]])
+@pytest.mark.parametrize("operation", ["broadcast_state_dict", "distribute_state_dict"])
+@pytest.mark.parametrize("rows", [8, 7, 5, 3])
+def test_what_is_spread_is_what_full_tensor_reads(torch_ranks, tmp_path, order, operation, rows):
+    ranks = torch_ranks(len(order))
+    returned = ranks.run(spread_over_ranks_in_any_order, str(tmp_path), order, rows)
+    assert [full for full, _ in returned] == [True] * len(order)
+    assert not all(agrees for _, agrees in returned)
+    check(ranks, operation, tmp_path)
+
+
 def prepare_load(rank, size, folder, case, seed):
     rng = random.Random(seed)
     local, expected = {}, {}

@@ -23,6 +23,7 @@ using testing::expect_all_fail;
 using testing::expect_all_ok;
 using testing::float_tensor;
 using testing::floats;
+using testing::kept_coordinate;
 using testing::make_sharding;
 using testing::meta_tensor;
 using testing::numbered_tensor;
@@ -106,8 +107,7 @@ void expect_parts(const Dict& full, const Dict& local, int rank) {
     } else {
       const auto& dtensor = *value.get_if<DTensor>();
       EXPECT_EQ(dense_bytes(dtensor.local),
-                part_bytes(whole, *dtensor.sharding,
-                           *dtensor.sharding->mesh->coordinate_of(rank)))
+                part_bytes(whole, *dtensor.sharding, kept_coordinate(*dtensor.sharding, rank)))
           << testing::sharding_text(*dtensor.sharding);
     }
   }

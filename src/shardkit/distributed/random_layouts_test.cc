@@ -1,6 +1,7 @@
 // Random layouts: what is distributed and gathered is what it was, and the boxes tile the tensor.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <random>
 #include <vector>
@@ -41,11 +42,12 @@ Dims random_mesh_shape(Random& random, std::int64_t ranks) {
   return shape;
 }
 
-// Shards, strided shards and replicas; sizes that no count divides, and zero.
+// Shards, strided shards and replicas; sizes that no count divides, and zero; ranks in any order.
 std::shared_ptr<const Sharding> random_sharding(Random& random, std::int64_t world_size) {
   const Dims mesh = random_mesh_shape(random, world_size);
   std::vector<std::int64_t> ranks;
   for (std::int64_t i = 0; i < world_size; ++i) ranks.push_back(i);
+  if (pick(random, 0, 3) == 0) std::shuffle(ranks.begin(), ranks.end(), random);
   Dims shape(static_cast<std::size_t>(pick(random, 1, 3)), 0);
   for (std::int64_t& size : shape) size = pick(random, 0, 9);
   std::vector<Placement> placements;

@@ -130,32 +130,28 @@ Result<JointTargets> JointTargets::agree(ProcessGroup& group,
   }
   SHARDKIT_ASSIGN(JointForms joint, JointForms::exchange(group, std::move(forms)));
   JointTargets targets(std::move(joint));
-  SHARDKIT_TRY(targets.decide_orders(group.size()));
+  SHARDKIT_TRY(targets.decide_layouts(group.size()));
   return targets;
 }
 
-Status JointTargets::decide_orders(int group_size) {
+Status JointTargets::decide_layouts(int group_size) {
   for (const StatePath& path : forms_.paths()) {
     const std::string name = to_string(path);
-    std::vector<bool> decided(static_cast<std::size_t>(group_size), false);
+    auto& layouts = layouts_[name];
     for (int rank = 0; rank < group_size; ++rank) {
       const Value* form = forms_.find(path, rank);
       const auto* dtensor = form ? form->get_if<DTensor>() : nullptr;
-      if (!dtensor || decided[static_cast<std::size_t>(rank)]) continue;
-      const Sharding& sharding = *dtensor->sharding;
+      if (!dtensor || layouts.contains(rank)) continue;
+      const auto& members = dtensor->sharding->mesh->ranks();
       // All members of the mesh are there, with the same placements: JointForms saw to it.
-      std::vector<LocalShape> known;
-      for (const std::int64_t member : sharding.mesh->ranks()) {
-        const Value* other = forms_.find(path, static_cast<int>(member));
-        known.push_back({*sharding.mesh->coordinate_of(member),
-                         other->get_if<DTensor>()->local.shape});
-      }
-      const auto order = decide_cut_order(sharding, known);
-      if (!order.ok()) return Error(order.error()).of_tensor(name);
-      for (const std::int64_t member : sharding.mesh->ranks()) {
-        decided[static_cast<std::size_t>(member)] = true;
-        if (*order != CutOrder::kSpec) orders_[name][static_cast<int>(member)] = *order;
-      }
+      std::vector<Dims> shapes;
+      for (const std::int64_t member : members)
+        shapes.push_back(
+            forms_.find(path, static_cast<int>(member))->get_if<DTensor>()->local.shape);
+      auto layout = DTensorLayout::decide(dtensor->sharding, shapes);
+      if (!layout.ok()) return std::move(layout).error().of_tensor(name);
+      const auto shared = std::make_shared<const DTensorLayout>(*std::move(layout));
+      for (const std::int64_t member : members) layouts[static_cast<int>(member)] = shared;
     }
   }
   return {};
@@ -164,14 +160,9 @@ Status JointTargets::decide_orders(int group_size) {
 std::vector<BoxPair> JointTargets::boxes(const NamedTensorInfo& tensor, int rank) const {
   const Value* form = forms_.find(path_of(tensor.name), rank);
   if (!form || element_count(tensor.info.size) == 0) return {};
-  const auto* dtensor = form->get_if<DTensor>();
-  if (!dtensor) return {{Dims(tensor.info.size.size(), 0), whole(tensor.info.size)}};
-  CutOrder order = CutOrder::kSpec;
-  if (const auto by_rank = orders_.find(tensor.name); by_rank != orders_.end())
-    if (const auto found = by_rank->second.find(rank); found != by_rank->second.end())
-      order = found->second;
-  const Sharding& sharding = *dtensor->sharding;
-  return cut_into_boxes(local_intervals(sharding, *sharding.mesh->coordinate_of(rank), order));
+  if (!form->get_if<DTensor>())
+    return {{Dims(tensor.info.size.size(), 0), whole(tensor.info.size)}};
+  return layouts_.at(tensor.name).at(rank)->boxes(rank);
 }
 
 const Tensor* JointTargets::local_form(const std::string& name, int rank) const {

@@ -12,6 +12,7 @@
 
 #include "shardkit/base/result.h"
 #include "shardkit/collective/process_group.h"
+#include "shardkit/distributed/dtensor_layout_internal.h"
 #include "shardkit/distributed/joint_forms.h"
 #include "shardkit/distributed/tensor_info.h"
 #include "shardkit/state/value.h"
@@ -53,7 +54,7 @@ class JointTargets {
  public:
   /// Collective; every rank with its targets, or the reason why it cannot go on.
   ///
-  /// @error the same on all ranks: as JointForms::exchange(); as decide_cut_order(), where the
+  /// @error the same on all ranks: as JointForms::exchange(); as DTensorLayout::decide(), where the
   ///        local shapes of a mesh's ranks are not what its placements make of the whole shape
   static Result<JointTargets> agree(ProcessGroup& group, std::span<const NamedTensorInfo> tensors,
                                     const Result<std::vector<Target>>& mine);
@@ -66,11 +67,11 @@ class JointTargets {
 
  private:
   explicit JointTargets(JointForms forms) : forms_(std::move(forms)) {}
-  Status decide_orders(int group_size);
+  Status decide_layouts(int group_size);
 
   JointForms forms_;
-  /// Where it is not the placements' own order: by name, then rank.
-  std::map<std::string, std::map<int, CutOrder>> orders_;
+  /// Of DTensors: by name, then rank. The members of a mesh share one.
+  std::map<std::string, std::map<int, std::shared_ptr<const DTensorLayout>>> layouts_;
 };
 
 /// A new contiguous tensor with the same elements. @error as first_element(), make_cpu_tensor()

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "shardkit/base/checked_math.h"
+#include "shardkit/checkpoint/rank_order.h"
 #include "shardkit/collective/thread_group.h"
 #include "shardkit/layout/sharding.h"
 #include "shardkit/state/memory.h"
@@ -71,6 +73,26 @@ inline std::string part_bytes(const Tensor& whole, const Sharding& sharding, con
     bytes += element_at(whole, global);
   });
   return bytes;
+}
+
+/// The coordinate by which a rank keeps its part, if the local shapes are those of empty_dtensor():
+/// its position in the process groups, as PyTorch's full_tensor() gathers, unless the local shapes
+/// of some rank would be other ones there.
+inline Dims kept_coordinate(const Sharding& sharding, std::int64_t rank) {
+  const auto by_groups = [&](std::int64_t member) {
+    return shard_coordinate(sharding, member, RankOrder::kProcessGroup);
+  };
+  std::vector<Dims> taken;
+  for (const std::int64_t member : sharding.mesh->ranks()) {
+    const Dims coordinate = *sharding.mesh->coordinate_of(member);
+    const Dims position = by_groups(member);
+    // In some meshes two ranks have the same position.
+    if (std::find(taken.begin(), taken.end(), position) != taken.end() ||
+        local_shape(sharding, position) != local_shape(sharding, coordinate))
+      return *sharding.mesh->coordinate_of(rank);
+    taken.push_back(position);
+  }
+  return by_groups(rank);
 }
 
 /// A tensor in which no two elements near each other are equal.
