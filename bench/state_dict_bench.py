@@ -5,7 +5,9 @@
 
 512 MiB on each side: 32 tensors of 4096 x 1024 fp32, Shard(0). Ours run on threads of one process,
 PyTorch's on as many processes. The three take turns; what counts is the median of the ratios. The memcpy
-is one by as many threads of the bytes that must land, into fresh memory where the operation's is.
+is one by as many threads of the bytes that must land, into memory of the same kind: fresh where the
+operation's is, from the library's own allocator, which asks for huge pages. Against memory from malloc(),
+whose small pages cost more than the copy, every operation would look two to four times better.
 
 SHARDKIT_BENCH_PYTHON: a Python with torch, as for merge_bench.py; without torch only the memcpy is compared.
 """

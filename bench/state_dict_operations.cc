@@ -4,7 +4,8 @@
 //
 // Holds 512 MiB (32 tensors of 4096 x 1024 fp32, Shard(0)) on RANKS threads. For each line of the
 // input, "OPERATION" or "memcpy OPERATION", it prints the seconds that it took: the operation, or a
-// bare memcpy by as many threads of the bytes that must land, into memory like the operation's.
+// bare memcpy by as many threads of the bytes that must land, into memory of the same kind: fresh
+// from the library's allocator (huge pages) where the operation's is, else filled before.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -105,17 +106,26 @@ class Bench {
     return 0;
   }
 
-  /// What no operation can do without: the copy of what lands.
+  /// What no operation can do without: the copy of what lands, into tensors of the same sizes from
+  /// the same allocator, so that both pay for their memory's pages alike.
   double run_memcpy(const std::string& operation) {
     const bool fresh = operation != "copy" && operation != "refill snapshot" &&
                        operation != "restore snapshot";
     const std::size_t ranks = local_.size();
-    const std::size_t each = operation == "gather" ? kBytes : kBytes / ranks;
-    const std::byte* source = must(first_element(*full_.items[0].second.get_if<Tensor>()));
-    std::vector<std::unique_ptr<std::byte[]>> landed(ranks);
+    const bool whole = operation == "gather";
+    const std::int64_t rows = whole ? kRows : kRows / ranks_;
+    std::vector<std::vector<Tensor>> landed(ranks);
     const auto land = [&](std::size_t i) {
-      if (!landed[i]) landed[i] = std::make_unique_for_overwrite<std::byte[]>(each);
-      std::memcpy(landed[i].get(), source + (operation == "gather" ? 0 : i * each), each);
+      for (std::size_t t = 0; t < full_.items.size(); ++t) {
+        if (landed[i].size() <= t)
+          landed[i].push_back(must(make_unfilled_cpu_tensor(DType::kFloat32, {rows, kColumns})));
+        const Tensor& tensor = landed[i][t];
+        const auto bytes = static_cast<std::size_t>(tensor.bytes());
+        std::memcpy(must(first_element(tensor)),
+                    must(first_element(*full_.items[t].second.get_if<Tensor>())) +
+                        (whole ? 0 : i * bytes),
+                    bytes);
+      }
     };
     if (!fresh)
       for (std::size_t i = 0; i < ranks; ++i) land(i);
