@@ -87,7 +87,7 @@ class ElementReader {
     const auto bytes = static_cast<std::size_t>(tensor.bytes());
     if (bytes > rest_.size())
       return Error(ErrorCode::kPeer, "a message of rank 0 is damaged: elements are missing");
-    SHARDKIT_ASSIGN(tensor, make_cpu_tensor(tensor.dtype, tensor.shape));
+    SHARDKIT_ASSIGN(tensor, make_unfilled_cpu_tensor(tensor.dtype, tensor.shape));
     std::memcpy(tensor.storage->memory()->data, rest_.data(), bytes);
     rest_.remove_prefix(bytes);
     return {};

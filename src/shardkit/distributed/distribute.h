@@ -25,9 +25,9 @@ namespace shardkit {
 // A DTensor's boxes are those of layout/sharding.h: strided and uneven placements are right, where
 // PyTorch takes one box for each rank and says in a TODO that this is not so. Where a placement has
 // two readings (FSDP2 over uneven tensor parallelism), the local shapes of all ranks decide, as in
-// decide_cut_order(). On a mesh whose ranks do not count upwards, ranks get what gather_state_dict()
-// reads from them (checkpoint/rank_order.h): by their position in the process groups, as PyTorch's
-// full_tensor() reads it, unless the local shapes are those of the mesh array's order alone.
+// decide_cut_order(). On a mesh whose ranks do not count upwards, ranks get what
+// gather_state_dict() reads from them (checkpoint/rank_order.h): by their position in the process
+// groups, as PyTorch's full_tensor() reads it, unless only the mesh array's order fits their shapes.
 // PyTorch's _distribute_tensors fills by the mesh array always, and its full_tensor() of that has
 // the shards in another order.
 //

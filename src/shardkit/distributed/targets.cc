@@ -33,10 +33,11 @@ Status check_info(const TensorInfo& whole, const TensorInfo& target, DTypes dtyp
       .found(torch_name(target.dtype));
 }
 
-/// A tensor that may be written: the same, or one with memory in place of a meta tensor.
+/// A tensor that may be written: the same, or one with memory in place of a meta tensor. Memory is
+/// not cleared: boxes() cover a target, and one that is not filled to its end is dropped.
 Result<Tensor> writable(const Tensor& tensor, bool& fresh) {
   fresh = is_meta(tensor);
-  if (fresh) return make_cpu_tensor(tensor.dtype, tensor.shape);
+  if (fresh) return make_unfilled_cpu_tensor(tensor.dtype, tensor.shape);
   SHARDKIT_TRY(first_element(tensor));
   if (has_own_places(tensor)) return tensor;
   return Error(ErrorCode::kInvalidArgument, "elements of the tensor to be written share memory")
@@ -81,7 +82,7 @@ Result<bool> make_target(const Value& entry, const TensorInfo& info, const Proce
   if (entry.get_if<ShardedTensor>())
     return Error(ErrorCode::kUnsupported, "a ShardedTensor cannot be filled").expected("a DTensor");
   if (entry.get_if<None>() && !info.size.empty()) return false;
-  SHARDKIT_ASSIGN(Tensor local, make_cpu_tensor(info.dtype, info.size));
+  SHARDKIT_ASSIGN(Tensor local, make_unfilled_cpu_tensor(info.dtype, info.size));
   target.value = std::move(local);
   target.fresh = true;
   return true;
@@ -172,7 +173,7 @@ const Tensor* JointTargets::local_form(const std::string& name, int rank) const 
 
 Result<Tensor> copy_of(const Tensor& tensor) {
   SHARDKIT_ASSIGN(const std::byte* source, first_element(tensor));
-  SHARDKIT_ASSIGN(Tensor copy, make_cpu_tensor(tensor.dtype, tensor.shape));
+  SHARDKIT_ASSIGN(Tensor copy, make_unfilled_cpu_tensor(tensor.dtype, tensor.shape));
   if (source)
     strided_copy(item_bytes(tensor.dtype), tensor.shape, source, tensor.strides,
                  copy.storage->memory()->data, copy.strides);

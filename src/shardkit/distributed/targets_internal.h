@@ -74,7 +74,8 @@ class JointTargets {
   std::map<std::string, std::map<int, std::shared_ptr<const DTensorLayout>>> layouts_;
 };
 
-/// A new contiguous tensor with the same elements. @error as first_element(), make_cpu_tensor()
+/// A new contiguous tensor with the same elements.
+/// @error as first_element(), make_unfilled_cpu_tensor()
 Result<Tensor> copy_of(const Tensor& tensor);
 
 /// Copies boxes of a whole tensor in memory into a target.
