@@ -27,7 +27,8 @@ namespace shardkit {
 // two readings (FSDP2 over uneven tensor parallelism), the local shapes of all ranks decide, as in
 // decide_cut_order(). On a mesh whose ranks do not count upwards, ranks get what
 // gather_state_dict() reads from them (checkpoint/rank_order.h): by their position in the process
-// groups, as PyTorch's full_tensor() reads it, unless only the mesh array's order fits their shapes.
+// groups, as PyTorch's full_tensor() reads it, unless only the mesh array's order fits the local
+// shapes.
 // PyTorch's _distribute_tensors fills by the mesh array always, and its full_tensor() of that has
 // the shards in another order.
 //

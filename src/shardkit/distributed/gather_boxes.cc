@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shardkit/base/checked_math.h"
+#include "shardkit/distributed/box_run_internal.h"
 #include "shardkit/layout/tiling.h"
 #include "shardkit/tensor/strided_copy.h"
 
@@ -15,15 +16,6 @@ std::int64_t element_at(const Dims& index, const Dims& strides) {
   std::int64_t element = 0;
   for (std::size_t d = 0; d < index.size(); ++d) element += index[d] * strides[d];
   return element;
-}
-
-// Whether the box's elements lie one behind the other in a tensor of this shape.
-bool is_one_run(const Box& box, const Dims& shape) {
-  std::size_t d = 0;
-  while (d < shape.size() && box.shape[d] == 1) ++d;
-  for (++d; d < shape.size(); ++d)
-    if (box.shape[d] != shape[d]) return false;
-  return true;
 }
 
 }  // namespace
@@ -70,8 +62,9 @@ std::optional<std::int64_t> BoxGather::run_of(std::size_t rank) const {
   }
   if (!only) return 0;
   const Box& box = only->boxes.front().global;
-  if (!is_one_run(box, shape_)) return std::nullopt;
-  return element_at(box.offset, contiguous_strides(shape_)) * item_bytes(dtype_);
+  const auto first = internal::run_of(shape_, box);
+  if (!first) return std::nullopt;
+  return *first * item_bytes(dtype_);
 }
 
 Status BoxGather::run(ProcessGroup& group, std::span<std::byte> mine, std::span<std::byte> whole,

@@ -11,6 +11,7 @@
 #include "shardkit/base/checked_math.h"
 #include "shardkit/collective/agreement.h"
 #include "shardkit/collective/message.h"
+#include "shardkit/distributed/box_run_internal.h"
 #include "shardkit/tensor/strided_copy.h"
 
 namespace shardkit::internal {
@@ -62,26 +63,11 @@ std::span<std::byte> bytes_of(const Tensor& contiguous) {
   return {first_byte(contiguous), static_cast<std::size_t>(contiguous.bytes())};
 }
 
-/// The first element of boxes that are one run of a contiguous tensor of this shape.
-std::optional<std::int64_t> run_of(const Dims& shape, std::span<const BoxPair> boxes) {
-  if (boxes.size() != 1) return std::nullopt;
-  const Box& box = boxes[0].global;
-  const Dims strides = contiguous_strides(shape);
-  std::int64_t first = 0;
-  bool cut = false;
-  for (std::size_t d = shape.size(); d-- > 0;) {
-    if (cut && box.shape[d] != 1) return std::nullopt;
-    cut = cut || box.shape[d] != shape[d];
-    first += box.offset[d] * strides[d];
-  }
-  return first;
-}
-
 /// The bytes of boxes that need no packing.
 std::optional<std::span<std::byte>> straight_run(const Tensor& source,
                                                  std::span<const BoxPair> boxes) {
-  if (!is_contiguous(source)) return std::nullopt;
-  const auto first = run_of(source.shape, boxes);
+  if (!is_contiguous(source) || boxes.size() != 1) return std::nullopt;
+  const auto first = run_of(source.shape, boxes[0].global);
   if (!first) return std::nullopt;
   const std::int64_t item = item_bytes(source.dtype);
   return bytes_of(source).subspan(

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "shardkit/collective/thread_group.h"
-#include "shardkit/snapshot/counted_new_test_util.h"
 #include "shardkit/testing/matchers.h"
+#include "shardkit/testing/peak_memory.h"
 #include "shardkit/testing/tensors.h"
 
 namespace shardkit {
@@ -150,13 +150,15 @@ TEST(Fsdp2Save, IntoPinnedAndSharedMemory) {
 TEST(Refill, AllocatesNothing) {
   const Dict first = model(3);
   const Dict second = model(8);
+  testing::PeakMemory count;
   Snapshot snapshot = fsdp2_sharded_save_to_cpu(first).value();
+  EXPECT_EQ(count.allocations() > 0, testing::PeakMemory::counts());
   const std::byte* memory = snapshot.entries[1].tensor.storage->memory()->data;
-  const long before = testing::news_so_far();
+  count.restart();
   const Status status = refill_snapshot(second, snapshot);
-  const long after = testing::news_so_far();
+  const std::int64_t allocations = count.allocations();
   EXPECT_THAT(status, IsOk());
-  EXPECT_EQ(after - before, 0);
+  EXPECT_EQ(allocations, 0);
   EXPECT_EQ(snapshot.entries[1].tensor.storage->memory()->data, memory);
   EXPECT_THAT(floats(snapshot.entries[1].tensor), ElementsAre(8, 9));
   EXPECT_THAT(floats(snapshot.entries[3].tensor), ElementsAre(8));

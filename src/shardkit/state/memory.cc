@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "shardkit/base/checked_math.h"
-#include "shardkit/state/pair_walk_internal.h"
 #include "shardkit/state/shared_memory.h"
+#include "shardkit/state/tree_map_internal.h"
 #include "shardkit/tensor/strided_copy.h"
 
 namespace shardkit {
@@ -121,86 +121,37 @@ Result<Tensor> make_tensor(DType dtype, const Dims& shape, const MemoryOptions& 
   return tensor_in(std::move(block), bytes, dtype, shape);
 }
 
-class FreshTree {
+// A fresh tensor for each.
+class FreshTree : public internal::TreeMap {
  public:
   explicit FreshTree(const MemoryOptions& options) : options_(options) {}
 
-  Result<Value> make(const Value& value) {
-    if (const auto* tensor = value.get_if<Tensor>()) {
-      SHARDKIT_ASSIGN(Tensor made, fresh(*tensor));
+ private:
+  Result<Value> tensor(const Value& value) override {
+    if (const auto* plain = value.get_if<Tensor>()) {
+      SHARDKIT_ASSIGN(Tensor made, fresh(*plain));
       return Value(std::move(made));
     }
     if (const auto* dtensor = value.get_if<DTensor>()) {
       SHARDKIT_ASSIGN(Tensor local, fresh(dtensor->local));
       return Value(DTensor{std::move(local), dtensor->sharding});
     }
-    if (const auto* sharded = value.get_if<ShardedTensor>()) {
-      ShardedTensor made = *sharded;
-      for (auto& shard : made.local_shards) {
-        SHARDKIT_ASSIGN(shard.tensor, fresh(shard.tensor));
-      }
-      return Value(std::move(made));
-    }
-    if (const auto* dict = value.get_if<Dict>()) return make_dict(*dict);
-    if (const auto* list = value.get_if<List>()) {
-      SHARDKIT_ASSIGN(auto items, make_items(list->items));
-      return Value(List{std::move(items)});
-    }
-    if (const auto* tuple = value.get_if<Tuple>()) {
-      SHARDKIT_ASSIGN(auto items, make_items(tuple->items));
-      return Value(Tuple{std::move(items)});
-    }
-    if (const auto* set = value.get_if<Set>()) {
-      SHARDKIT_ASSIGN(auto items, copy_items(set->items));
-      return Value(Set{std::move(items)});
-    }
-    if (const auto* object = value.get_if<Opaque>()) {
-      SHARDKIT_ASSIGN(auto state, copy_items(object->state));
-      return Value(Opaque{object->class_name, std::move(state)});
-    }
-    return value;
-  }
-
- private:
-  Result<Value> make_dict(const Dict& dict) {
-    Dict made;
-    made.items.reserve(dict.items.size());
-    for (const auto& [key, item] : dict.items) {
-      path_.parts.emplace_back(internal::shown_key(key));
-      SHARDKIT_ASSIGN(Value fresh_item, make(item));
-      path_.parts.pop_back();
-      made.items.emplace_back(key, std::move(fresh_item));
+    ShardedTensor made = *value.get_if<ShardedTensor>();
+    for (auto& shard : made.local_shards) {
+      SHARDKIT_ASSIGN(shard.tensor, fresh(shard.tensor));
     }
     return Value(std::move(made));
   }
 
-  Result<std::vector<Value>> make_items(const std::vector<Value>& items) {
-    std::vector<Value> made;
-    made.reserve(items.size());
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      path_.parts.emplace_back(static_cast<std::int64_t>(i));
-      SHARDKIT_ASSIGN(Value item, make(items[i]));
-      path_.parts.pop_back();
-      made.push_back(std::move(item));
-    }
-    return made;
-  }
-
   // Below a set or an object tensors keep their elements.
-  Result<std::vector<Value>> copy_items(const std::vector<Value>& items) {
+  Result<Value> object(const Value& value) override {
     const bool outer = std::exchange(with_elements_, true);
-    auto made = make_items(items);
+    auto made = map_contents(value);
     with_elements_ = outer;
     return made;
   }
 
   Result<Tensor> fresh(const Tensor& tensor) {
-    auto made = fresh_tensor(tensor);
-    if (made.ok()) return made;
-    return std::move(made).error().of_tensor(internal::shown_place(path_));
-  }
-
-  Result<Tensor> fresh_tensor(const Tensor& tensor) {
     const bool meta = tensor.storage && tensor.storage->is_meta();
     if (meta && !with_elements_) return make_cpu_tensor(tensor.dtype, tensor.shape, options_);
     SHARDKIT_ASSIGN(const std::byte* source, first_element(tensor));
@@ -214,7 +165,6 @@ class FreshTree {
 
   const MemoryOptions& options_;
   bool with_elements_ = false;
-  StatePath path_;
 };
 
 }  // namespace
@@ -252,7 +202,7 @@ Result<std::byte*> first_element(const Tensor& tensor) {
 }
 
 Result<Value> create_cpu_state_dict(const Value& state, const MemoryOptions& memory) {
-  return FreshTree(memory).make(state);
+  return FreshTree(memory).map(state);
 }
 
 }  // namespace shardkit

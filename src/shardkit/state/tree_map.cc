@@ -24,6 +24,16 @@ Result<Value> TreeMap::map(const Value& value) {
   return made;
 }
 
+Result<Value> TreeMap::map_contents(const Value& object) {
+  if (const auto* set = object.get_if<Set>()) {
+    SHARDKIT_ASSIGN(auto items, map_items(set->items));
+    return Value(Set{std::move(items)});
+  }
+  const auto& opaque = *object.get_if<Opaque>();
+  SHARDKIT_ASSIGN(auto state, map_items(opaque.state));
+  return Value(Opaque{opaque.class_name, std::move(state)});
+}
+
 Result<Value> TreeMap::map_dict(const Dict& dict) {
   Dict made;
   made.items.reserve(dict.items.size());

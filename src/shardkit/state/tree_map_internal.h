@@ -20,8 +20,11 @@ class TreeMap {
  protected:
   /// What takes the place of a Tensor, DTensor or ShardedTensor.
   virtual Result<Value> tensor(const Value& value) = 0;
-  /// What takes the place of a set or an Opaque, which are not entered.
+  /// What takes the place of a set or an Opaque, which are not entered but by map_contents().
   virtual Result<Value> object(const Value& value) = 0;
+
+  /// A set or an Opaque with each item mapped.
+  Result<Value> map_contents(const Value& object);
 
   const StatePath& path() const { return path_; }
 
