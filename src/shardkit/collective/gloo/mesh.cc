@@ -185,6 +185,7 @@ struct GlooMesh::State {
 };
 
 std::string GlooMesh::State::open(TimePoint deadline) {
+  peers.resize(static_cast<std::size_t>(size));
   context = device->gloo().createContext(rank, size);
   // The version of 2022 gives a connection five times the context's timeout.
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
@@ -206,7 +207,6 @@ std::string GlooMesh::State::open(TimePoint deadline) {
 }
 
 void GlooMesh::State::start() {
-  peers.resize(static_cast<std::size_t>(size));
   bell = context->createUnboundBuffer(nullptr, 0);
   probe = context->createUnboundBuffer(nullptr, 0);
   for_each_peer([&](int peer, Peer& state) {

@@ -39,10 +39,10 @@ struct MeshFailure {
 /// One rank's ends. One thread at a time uses an object.
 ///
 /// gloo needs care: a receiver that is too small aborts the process, a wait that it times out
-/// closes every connection, and whoever is in the middle of a message is not told that its peer has
-/// died. So sizes are agreed on before, waits are ended by an alarm of ours, and a watcher that sees
-/// the end of any connection wakes the thread that waits for another. After an error that a function
-/// returned, tell_and_close() is all that may be called.
+/// closes every connection, and whoever is in the middle of a message is not told that its peer
+/// has died. So sizes are agreed on before, waits are ended by an alarm of ours, and a watcher that
+/// sees the end of any connection wakes the thread that waits for another. After an error that a
+/// function returned, tell_and_close() is all that may be called.
 class GlooMesh {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
