@@ -47,12 +47,22 @@ class Side:
 
 
 def compare(ours, torch, operation, runs):
-    """Seconds of ours, of the memcpy and of PyTorch, each a list; the first round is not counted."""
+    """Seconds of ours, of the memcpy and of PyTorch, each a list; the first round is not counted.
+
+    A memcpy that is not counted goes before each: whoever takes fresh memory takes what it has given
+    back, and not what a virtual machine has long returned to its host (measure.settle).
+    """
+    memcpy = "memcpy " + operation
+    sides = [(ours, operation), (ours, memcpy)]
+    if torch and OPERATIONS[operation]:
+        sides.append((torch, OPERATIONS[operation]))
     rows = []
     for _ in range(runs + 1):
-        other = OPERATIONS[operation]
-        rows.append((ours.seconds(operation), ours.seconds("memcpy " + operation),
-                     torch.seconds(other) if torch and other else None))
+        row = []
+        for side, command in sides:
+            ours.seconds(memcpy)
+            row.append(side.seconds(command))
+        rows.append(row)
     return list(zip(*rows[1:]))
 
 
@@ -71,12 +81,12 @@ def main():
         ours = Side([arguments.program, ranks])
         torch = Side([python, BENCH / "torch_state_dict.py", ranks]) if python else None
         for operation in OPERATIONS:
-            mine, memcpy, theirs = compare(ours, torch, operation, arguments.runs)
+            mine, memcpy, *theirs = compare(ours, torch, operation, arguments.runs)
             print("%-18s %8.3f   %-22s %s" % (
                 operation, measure.median(mine),
                 measure.spread([a / b for a, b in zip(mine, memcpy)]),
-                "not measured" if None in theirs else
-                measure.spread([b / a for a, b in zip(mine, theirs)])), flush=True)
+                measure.spread([b / a for a, b in zip(mine, theirs[0])]) if theirs else
+                "not measured"), flush=True)
         for side in (ours, torch):
             if side:
                 side.close()
