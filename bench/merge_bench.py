@@ -26,7 +26,6 @@ import measure
 BENCH = pathlib.Path(__file__).resolve().parent
 ROOT = BENCH.parent
 PARTS = ["bfloat16", "keep", "torch", "verl", "hard", "quick"]
-VERL_RUNS = 3  # of half a minute each, and far from the other
 
 
 def imports(python, modules):
@@ -129,7 +128,7 @@ class Bench:
         merge = self.merge_command("bfloat16", False)
         self.clear()
         self.report("merge to bfloat16, --no-fsync, against verl's merger, which does not sync either",
-                    *self.pairs(merge, verl, VERL_RUNS), merge, verl)
+                    *self.pairs(merge, verl, self.runs), merge, verl)
 
     def against_consolidation(self):
         if not self.torch:
