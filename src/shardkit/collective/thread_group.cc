@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <numeric>
@@ -19,31 +20,51 @@ namespace {
 
 using Visits = std::span<const Rendezvous::Visit* const>;
 
-// How much is copied between two looks at the clock: some milliseconds' worth, yet large enough
-// for memcpy to choose the way of large copies.
-constexpr std::size_t kCopyBytes = 8 << 20;
+// What is copied between two looks at the clock: less than a millisecond's worth, a huge page.
+constexpr std::size_t kPieceBytes = 2 << 20;
 // Elements that are reduced between two looks at the clock.
 constexpr std::size_t kReduceElements = 32 << 10;
 
-// Fills what this rank receives; first its own part, then the others' from the next rank on, so
-// that not all ranks read from the same one at a time.
-bool receive_all(std::size_t rank, Visits visits, const Rendezvous::ShouldStop& stop) {
-  std::size_t since_look = 0;
-  for (std::size_t i = 0; i < visits.size(); ++i) {
-    const std::size_t sender = (rank + i) % visits.size();
-    const auto from = visits[sender]->call->sent_to(rank);
-    const auto to = visits[rank]->call->received_from(sender);
-    if (from.data() == to.data()) continue;  // in place
-    for (std::size_t done = 0; done < to.size();) {
-      if (since_look == kCopyBytes) {
-        if (stop()) return false;
-        since_look = 0;
-      }
-      const std::size_t bytes = std::min(kCopyBytes - since_look, to.size() - done);
-      std::memcpy(to.data() + done, from.data() + done, bytes);
-      done += bytes;
-      since_look += bytes;
+/// One rank's bytes for one rank.
+struct Message {
+  std::span<const std::byte> from;
+  std::span<std::byte> to;
+
+  bool is_in_place() const { return from.data() == to.data(); }
+  std::size_t pieces() const { return (to.size() + kPieceBytes - 1) / kPieceBytes; }
+  void copy_piece(std::size_t i) const {
+    const std::size_t begin = i * kPieceBytes;
+    std::memcpy(to.data() + begin, from.data() + begin,
+                std::min(kPieceBytes, to.size() - begin));
+  }
+};
+
+Message message(Visits visits, std::size_t sender, std::size_t receiver) {
+  return {visits[sender]->call->sent_to(receiver), visits[receiver]->call->received_from(sender)};
+}
+
+// What is less than a piece is copied by the rank that receives it. All else is cut into pieces
+// that ranks take as they are free, so that those copy, too, which receive little themselves: the
+// senders of a gather, the root of a scatter.
+bool move_all(std::size_t rank, Visits visits, const Rendezvous::ShouldStop& stop) {
+  const std::size_t ranks = visits.size();
+  for (std::size_t sender = 0; sender < ranks; ++sender) {
+    const Message small = message(visits, sender, rank);
+    if (!small.to.empty() && small.to.size() < kPieceBytes && !small.is_in_place())
+      small.copy_piece(0);
+  }
+  std::atomic<std::size_t>& next_piece = visits[0]->next_piece;
+  std::size_t piece = next_piece.fetch_add(1, std::memory_order_relaxed);
+  std::size_t first = 0;  // piece of the message
+  for (std::size_t i = 0; i < ranks * ranks; ++i) {
+    const Message large = message(visits, i / ranks, i % ranks);
+    if (large.to.size() < kPieceBytes || large.is_in_place()) continue;
+    for (; piece < first + large.pieces();
+         piece = next_piece.fetch_add(1, std::memory_order_relaxed)) {
+      if (stop()) return false;
+      large.copy_piece(piece - first);
     }
+    first += large.pieces();
   }
   return true;
 }
@@ -89,7 +110,7 @@ class ThreadGroup final : public ProcessGroup {
                         [&](Visits visits, const Rendezvous::ShouldStop& stop) {
                           return call.op == CollectiveOp::kAllReduce
                                      ? reduce_part(index_, visits, stop)
-                                     : receive_all(index_, visits, stop);
+                                     : move_all(index_, visits, stop);
                         });
   }
 

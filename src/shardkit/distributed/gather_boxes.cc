@@ -75,13 +75,11 @@ Status BoxGather::run(ProcessGroup& group, std::span<std::byte> mine, std::span<
   std::size_t used = 0;
   for (std::size_t other = 0; other < size; ++other) {
     const auto bytes = static_cast<std::size_t>(sent_bytes(other));
-    if (other == rank) {
-      received[other] = mine;  // in place: nothing moves
-    } else if (const auto run = run_of(other); !targets_[rank]) {
-      continue;
-    } else if (run) {
+    if (const auto run = run_of(other); targets_[rank] && run) {
       received[other] = whole.subspan(static_cast<std::size_t>(*run), bytes);
-    } else {
+    } else if (other == rank) {
+      received[other] = mine;  // in place: nothing moves
+    } else if (targets_[rank]) {
       received[other] = room.subspan(used, bytes);
       used += bytes;
     }
@@ -97,7 +95,7 @@ Status BoxGather::run(ProcessGroup& group, std::span<std::byte> mine, std::span<
   }
   if (!targets_[rank]) return {};
   for (std::size_t other = 0; other < size; ++other)
-    if (other == rank || !run_of(other)) place(other, received[other].data(), whole.data());
+    if (!run_of(other)) place(other, received[other].data(), whole.data());
   return {};
 }
 
