@@ -4,6 +4,7 @@ A test hands a function of its module to all ranks: `function(rank, size, folder
 each process. Starting them takes seconds, so that one set for each size serves all tests.
 """
 import datetime
+import itertools
 import os
 import pathlib
 import socket
@@ -87,6 +88,17 @@ def rank_file(folder, name, rank):
     return path
 
 
+def free_port():
+    """Below those that Linux gives to whoever connects (from 32768 on): nobody takes it by chance."""
+    for port in itertools.count(10000 + os.getpid() * 64 % 20000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
+
+
 def run_program(operation, folder, size, backend="threads", **arguments):
     """Runs state_dict_ops on FOLDER/in; what it makes is in FOLDER/out. Returns (exit code, text)."""
     out = pathlib.Path(folder) / "out"
@@ -98,9 +110,7 @@ def run_program(operation, folder, size, backend="threads", **arguments):
     if backend == "threads":
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
         return done.returncode, done.stdout + done.stderr
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     processes = [subprocess.Popen(command + ["backend=gloo"], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True,

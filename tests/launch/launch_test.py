@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Processes find each other by launchers' variables, and by the launchers that are here."""
+import itertools
 import os
 import shutil
 import socket
@@ -19,9 +20,14 @@ def clean_environment(**variables):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those that Linux gives to whoever connects (from 32768 on): nobody takes it by chance."""
+    for port in itertools.count(10000 + os.getpid() * 64 % 20000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
 
 
 def expected(size, launcher):

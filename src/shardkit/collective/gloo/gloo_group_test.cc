@@ -26,17 +26,21 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kLarge = 96 << 20;
 
-/// A port at which nobody listens now.
+/// A port at which nobody listens now. Below those that Linux gives to whoever connects (from 32768
+/// on), or another test's connection could take it; and from a place of this process's own.
 int free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), length), 0);
-  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  ::close(fd);
-  return ntohs(address.sin_port);
+  static int next = 10000 + ::getpid() * 64 % 20000;
+  for (;; ++next) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    address.sin_port = htons(static_cast<std::uint16_t>(next));
+    const bool is_free =
+        ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+    ::close(fd);
+    if (is_free) return next++;
+  }
 }
 
 /// Connects with `port` of this host as soon as somebody listens there.
