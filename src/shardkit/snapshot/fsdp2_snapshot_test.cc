@@ -187,6 +187,37 @@ TEST(Refill, ThatDoesNotFitLeavesTheSnapshotAlone) {
               Fails(kInvalid, "another number of tensors: expected 2, found 0"));
 }
 
+TEST(Refill, FromAnotherTensorsPlaceInTheSnapshotIsRefused) {
+  const Dict saved = dict({{"a", float_tensor({2}, {1, 2})},
+                           {"b", float_tensor({2}, {3, 4})},
+                           {"none", float_tensor({0}, {})}});
+  Snapshot snapshot = fsdp2_sharded_save_to_cpu(saved).value();
+  // "b" would be read after "a" was written over it.
+  const Dict live = dict({{"a", float_tensor({2}, {8, 9})},
+                          {"b", snapshot.entries[0].tensor},
+                          {"none", snapshot.entries[2].tensor}});
+  const Status status = refill_snapshot(live, snapshot);
+  EXPECT_THAT(status, Fails(kInvalid, "lies in the snapshot's memory"));
+  EXPECT_EQ(status.error().tensor(), "b");
+  EXPECT_THAT(floats(snapshot.entries[0].tensor), ElementsAre(1, 2));
+  EXPECT_THAT(floats(snapshot.entries[1].tensor), ElementsAre(3, 4));
+}
+
+TEST(Refill, OfManyTensorsComparesThemAll) {
+  Dict live;
+  for (int i = 0; i < 600; ++i)
+    live.items.emplace_back(std::to_string(i), float_tensor({1}, {static_cast<float>(i)}));
+  Snapshot snapshot = fsdp2_sharded_save_to_cpu(live).value();
+  EXPECT_THAT(refill_snapshot(live, snapshot), IsOk());
+  for (const std::size_t place : {0u, 255u, 256u, 511u, 512u, 599u}) {
+    Dict aliased = live;
+    aliased.items[300].second = snapshot.entries[place].tensor;
+    const Status status = refill_snapshot(aliased, snapshot);
+    EXPECT_THAT(status, Fails(kInvalid, "lies in the snapshot's memory")) << place;
+    EXPECT_EQ(status.error().tensor(), "300");
+  }
+}
+
 TEST(Async, SavesAndRefillsInTheBackground) {
   const Dict live = model(3);
   auto future = fsdp2_sharded_save_to_cpu_async(live);
