@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <new>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -56,7 +57,7 @@ Status check_mesh(const Dict& named_tensors, const std::shared_ptr<const Shardin
 Result<internal::CheckedLoad> check_load(const Dict& named_tensors, const Snapshot& snapshot,
                                          const std::shared_ptr<const Sharding>& target_spec) {
   SHARDKIT_TRY(check_mesh(named_tensors, target_spec));
-  return internal::CheckedLoad::make(named_tensors, snapshot);
+  return internal::CheckedLoad::make(std::span(&named_tensors, 1), std::span(&snapshot, 1));
 }
 
 }  // namespace
@@ -88,9 +89,9 @@ Result<LoadReport> fsdp2_sharded_load_from_cpu(const Dict& named_tensors, const 
                                                ProcessGroup& group) {
   auto load = check_load(named_tensors, snapshot, target_spec);
   SHARDKIT_TRY(agree_on_status(group, load.ok() ? Status() : Status(load.error())));
-  LoadReport report = std::move(*load).run();
+  std::vector<LoadReport> reports = std::move(*load).run();
   SHARDKIT_TRY(group.barrier());
-  return report;
+  return std::move(reports.front());
 }
 
 }  // namespace shardkit

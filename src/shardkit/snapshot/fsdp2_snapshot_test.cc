@@ -370,6 +370,19 @@ TEST(Fsdp2Load, IntoTheSnapshotsOwnMemoryIsRefused) {
               Fails(kInvalid, "two tensors of one name"));
 }
 
+TEST(Fsdp2Load, IntoTheMemoryOfAnUnusedEntryIsRefused) {
+  const Snapshot snapshot =
+      fsdp2_sharded_save_to_cpu(
+          dict({{"w", float_tensor({2}, {1, 2})}, {"old", float_tensor({2}, {3, 4})}}))
+          .value();
+  auto groups = make_thread_groups(1);
+  const auto report = fsdp2_sharded_load_from_cpu(dict({{"w", snapshot.entries[1].tensor}}),
+                                                  snapshot, nullptr, *groups[0]);
+  ASSERT_THAT(report, Fails(kInvalid, "lies in the snapshot's memory"));
+  EXPECT_EQ(report.error().tensor(), "w");
+  EXPECT_THAT(floats(snapshot.entries[1].tensor), ElementsAre(3, 4));
+}
+
 TEST(Fsdp2Load, ARankThatIsGoneIsAnErrorInTime) {
   const Dict live = dict({{"w", dtensor({5, 5})}});
   const auto statuses = run_ranks(2, [&](ProcessGroup& group) -> Status {

@@ -140,43 +140,61 @@ Status refill_tensors(const Dict& named_tensors, Snapshot& snapshot) {
   return {};
 }
 
-Result<CheckedLoad> CheckedLoad::make(const Dict& named_tensors, const Snapshot& snapshot) {
+Result<CheckedLoad> CheckedLoad::make(std::span<const Dict> chunks,
+                                      std::span<const Snapshot> snapshots) {
+  CheckedLoad load;
+  const Snapshot none;
+  for (std::size_t i = 0; i < chunks.size(); ++i)
+    SHARDKIT_TRY(load.add(chunks[i], i < snapshots.size() ? snapshots[i] : none));
+  SHARDKIT_TRY(load.check_apart(snapshots));
+  return load;
+}
+
+Status CheckedLoad::add(const Dict& named_tensors, const Snapshot& snapshot) {
   std::unordered_map<std::string_view, const SnapshotEntry*> saved;
   for (const SnapshotEntry& entry : snapshot.entries)
     if (!saved.emplace(entry.name, &entry).second)
       return invalid("the snapshot holds two tensors of one name").of_tensor(entry.name);
 
-  CheckedLoad load;
+  LoadReport& report = reports_.emplace_back();
   std::unordered_set<std::string_view> names;
-  std::vector<MemoryRange> targets;
   for (const auto& item : named_tensors.items) {
     SHARDKIT_ASSIGN(const LiveTensor live, live_tensor(item));
     if (!names.insert(live.name).second)
       return invalid("two tensors of one name").of_tensor(live.name);
     const auto at = saved.find(live.name);
     if (at == saved.end()) {
-      load.report_.skipped.emplace_back(live.name);
+      report.skipped.emplace_back(live.name);
       continue;
     }
     SHARDKIT_TRY(check_fits(*at->second, live));
     if (!has_own_places(*live.local))
       return invalid("elements of the tensor to be written share memory").of_tensor(live.name);
-    targets.push_back(memory_range(*live.local));
-    load.copies_.push_back({&at->second->tensor, live.local});
+    copies_.push_back({&at->second->tensor, live});
   }
-  const MemoryRanges written(std::move(targets));
-  for (const SnapshotEntry& entry : snapshot.entries) {
-    if (!names.contains(entry.name))
-      load.report_.unused.push_back(entry.name);
-    else if (written.overlap(memory_range(entry.tensor)))
-      return aliased(entry.name);
-  }
-  return load;
+  for (const SnapshotEntry& entry : snapshot.entries)
+    if (!names.contains(entry.name)) report.unused.push_back(entry.name);
+  return {};
 }
 
-LoadReport CheckedLoad::run() && {
-  for (const Copy& copy : copies_) copy_elements(*copy.from, *copy.to);
-  return std::move(report_);
+// A later load may be of an entry that this one does not use, so all must stay as they are.
+Status CheckedLoad::check_apart(std::span<const Snapshot> snapshots) const {
+  std::vector<MemoryRange> ranges;
+  for (const Snapshot& snapshot : snapshots)
+    for (const SnapshotEntry& entry : snapshot.entries) {
+      if (auto bytes = first_element(entry.tensor); !bytes.ok())
+        return std::move(bytes).error().of_tensor(entry.name);
+      ranges.push_back(memory_range(entry.tensor));
+    }
+  const MemoryRanges saved(std::move(ranges));
+  for (const Copy& copy : copies_)
+    if (saved.overlap(memory_range(*copy.to.local))) return aliased(copy.to.name);
+  return {};
+}
+
+std::vector<LoadReport> CheckedLoad::run() && {
+  for (const Copy& copy : copies_) copy_elements(*copy.from, *copy.to.local);
+  return std::move(reports_);
 }
 
 }  // namespace shardkit::internal

@@ -1,6 +1,8 @@
 // Live tensors against a snapshot: every check before the first byte, then the copies.
 #pragma once
 
+#include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -26,23 +28,31 @@ Result<Snapshot> save_tensors(const Dict& named_tensors, const MemoryOptions& me
 /// What refill_snapshot() does.
 Status refill_tensors(const Dict& named_tensors, Snapshot& snapshot);
 
-/// A load that was checked and not yet carried out.
+/// A load of a model's chunks that was checked and not yet carried out.
 class CheckedLoad {
  public:
-  /// All checks of fsdp2_sharded_load_from_cpu(), but for target_spec. REQUIRES of both arguments:
-  /// they outlive this.
-  static Result<CheckedLoad> make(const Dict& named_tensors, const Snapshot& snapshot);
+  /// All checks of fsdp2_sharded_load_from_cpu(), but for target_spec; memory is compared across
+  /// all chunks.
+  ///
+  /// @param snapshots  of the first chunks, at most as many; the others are skipped whole
+  /// REQUIRES of both arguments: they outlive this.
+  static Result<CheckedLoad> make(std::span<const Dict> chunks,
+                                  std::span<const Snapshot> snapshots);
 
-  LoadReport run() &&;
+  /// A report for each chunk.
+  std::vector<LoadReport> run() &&;
 
  private:
   struct Copy {
     const Tensor* from;
-    const Tensor* to;
+    LiveTensor to;
   };
 
+  Status add(const Dict& named_tensors, const Snapshot& snapshot);
+  Status check_apart(std::span<const Snapshot> snapshots) const;
+
   std::vector<Copy> copies_;
-  LoadReport report_;
+  std::vector<LoadReport> reports_;
 };
 
 }  // namespace shardkit::internal

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <cstddef>
+#include <string>
 #include <utility>
 
 #include "shardkit/snapshot/live_tensors_internal.h"
@@ -43,16 +43,8 @@ Result<std::vector<LoadReport>> restore_megatron_model_from_cpu(
     return Error(ErrorCode::kInvalidArgument, "more snapshots than chunks of the model")
         .expected(fmt::format("at most {}", models.size()))
         .found(std::to_string(cpu_state.size()));
-  std::vector<internal::CheckedLoad> loads;
-  const Snapshot none;
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    const Snapshot& snapshot = i < cpu_state.size() ? cpu_state[i] : none;
-    SHARDKIT_ASSIGN(internal::CheckedLoad load, internal::CheckedLoad::make(models[i], snapshot));
-    loads.push_back(std::move(load));
-  }
-  std::vector<LoadReport> reports;
-  for (internal::CheckedLoad& load : loads) reports.push_back(std::move(load).run());
-  return reports;
+  SHARDKIT_ASSIGN(internal::CheckedLoad load, internal::CheckedLoad::make(models, cpu_state));
+  return std::move(load).run();
 }
 
 }  // namespace shardkit

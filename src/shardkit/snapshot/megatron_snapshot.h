@@ -28,7 +28,8 @@ Result<std::vector<Snapshot>> copy_megatron_model_to_cpu(std::span<const Dict> m
 /// the reports, one for each chunk, tell them.
 ///
 /// @error as fsdp2_sharded_load_from_cpu(), without other ranks; kInvalidArgument also for a
-///        DTensor, and for more snapshots than chunks. Nothing is written then.
+///        DTensor, for a live tensor in the memory of any chunk's snapshot, and for more snapshots
+///        than chunks. Nothing is written then.
 Result<std::vector<LoadReport>> restore_megatron_model_from_cpu(
     std::span<const Dict> models, std::span<const Snapshot> cpu_state);
 

@@ -68,6 +68,18 @@ TEST(MegatronSnapshot, AllChunksAreCheckedFirst) {
               Fails(ErrorCode::kInvalidArgument, "more snapshots than chunks"));
 }
 
+TEST(MegatronSnapshot, ATensorInAnotherChunksSnapshotIsRefused) {
+  std::vector<Dict> models{chunk("a", 1), chunk("b", 2)};
+  const auto saved = copy_megatron_model_to_cpu(models).value();
+  // The second chunk's snapshot would be read after the first chunk was written over it.
+  models[0].items[0].second = saved[1].entries[0].tensor;
+  set_first(models[1], -1);
+  EXPECT_THAT(restore_megatron_model_from_cpu(models, saved),
+              Fails(ErrorCode::kInvalidArgument, "lies in the snapshot's memory"));
+  EXPECT_EQ(first(models[0]), 2);
+  EXPECT_EQ(first(models[1]), -1);
+}
+
 TEST(MegatronSnapshot, DTensorsAreRefused) {
   const DTensor dtensor{float_tensor({2}, {1, 2}),
                         testing::make_sharding({2}, {0, 1}, {Shard{0}}, {4})};
