@@ -23,7 +23,7 @@ struct Step {
   const Tensor* from;
   const std::byte* source;
   const Tensor* to;
-  std::byte* target;
+  std::byte* target;  // null: the same elements, which are read and not written
 };
 
 // Checks everything and notes what to copy.
@@ -65,7 +65,7 @@ class CopyPlan : public PairWalk {
     if (!has_own_places(to))
       return Error(ErrorCode::kInvalidArgument, "elements of the tensor to be written share memory")
           .found(fmt::format("shape {}, strides {}", to_string(to.shape), to_string(to.strides)));
-    if (source == target && from.strides == to.strides) return {};
+    if (source == target && from.strides == to.strides) target = nullptr;
     steps_.push_back({path(), &from, source, &to, target});
     return {};
   }
@@ -80,7 +80,8 @@ class CopyPlan : public PairWalk {
 // tensors that swap places). Views that interleave are taken to overlap.
 Status CopyPlan::check_overlaps() const {
   std::vector<MemoryRange> ranges;
-  for (const Step& step : steps_) ranges.push_back(memory_range(*step.to));
+  for (const Step& step : steps_)
+    if (step.target) ranges.push_back(memory_range(*step.to));
   const MemoryRanges targets(std::move(ranges));
   for (const Step& step : steps_)
     if (targets.overlap(memory_range(*step.from)))
@@ -133,8 +134,9 @@ Result<Value> copy_state_dict(const Value& from, const Value& to, bool type_chec
   }
   SHARDKIT_TRY(plan.check_overlaps());
   for (const Step& step : plan.steps())
-    strided_copy(item_bytes(step.from->dtype), step.from->shape, step.source, step.from->strides,
-                 step.target, step.to->strides);
+    if (step.target)
+      strided_copy(item_bytes(step.from->dtype), step.from->shape, step.source, step.from->strides,
+                   step.target, step.to->strides);
   return TensorExchange(plan.targets()).map(from);
 }
 

@@ -24,7 +24,8 @@ namespace shardkit {
 /// @return    a new tree: `from`'s structure, order and plain values with the tensors of `to`
 /// @error kInvalidArgument the structures differ: with the detail CompanionMismatch, and its path
 ///        and what differs in the text; a tensor lies in a file or has no bytes; a tensor of `to`
-///        repeats elements (expanded), or overlaps one that is to be read
+///        repeats elements (expanded), or overlaps one that is to be read, also one that is copied
+///        into itself
 ///        kUnsupported `from` holds a set or an Opaque, and type_check is true
 ///        kCorrupt a view leaves its storage
 /// Copying a tensor into itself does nothing. One thread; no memory but for the trees.

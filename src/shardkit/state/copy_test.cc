@@ -169,6 +169,20 @@ TEST(CopyStateDict, OntoItself) {
   EXPECT_THAT(floats(tensor), ElementsAre(2, 2, 3));
 }
 
+TEST(CopyStateDict, NothingIsWrittenOverATensorThatIsCopiedOntoItself) {
+  const Tensor a = float_tensor({2}, {1, 2});
+  const Tensor b = float_tensor({2}, {3, 4});
+  for (const auto& made :
+       {copy_state_dict(make_dict({{"a", a}, {"b", b}}), make_dict({{"a", a}, {"b", a}})),
+        copy_state_dict(make_dict({{"b", b}, {"a", a}}), make_dict({{"b", a}, {"a", a}}))}) {
+    ASSERT_THAT(made, Fails(ErrorCode::kInvalidArgument, "overlaps the one to be copied"));
+    EXPECT_EQ(made.error().tensor(), "a");
+    EXPECT_THAT(floats(a), ElementsAre(1, 2));
+  }
+  EXPECT_THAT(copy_state_dict(make_dict({{"a", a}, {"b", a}}), make_dict({{"a", a}, {"b", a}})),
+              IsOk());
+}
+
 TEST(CopyStateDict, TensorsThatSwapPlacesAreRefused) {
   const Tensor a = float_tensor({2}, {1, 2});
   const Tensor b = float_tensor({2}, {3, 4});
