@@ -17,6 +17,7 @@
 #include "shardkit/collective/agreement.h"
 #include "shardkit/io/file_tree.h"
 #include "shardkit/io/path.h"
+#include "shardkit/layout/sharding.h"
 #include "shardkit/safetensors/file_layout.h"
 #include "shardkit/safetensors/header.h"
 #include "shardkit/snapshot/snapshot_metadata_internal.h"
@@ -33,6 +34,14 @@ Result<std::string> new_save_id() {
   return fmt::format("{:016x}{:016x}", numbers[0], numbers[1]);
 }
 
+Status check_dims(const Dims& shape, const Sharding& spec, ErrorCode code) {
+  if (shape.size() == spec.shape.size()) return {};
+  return Error(code, "the tensor has not as many dimensions as its spec")
+      .expected(std::to_string(spec.shape.size()))
+      .found(std::to_string(shape.size()));
+}
+
+/// What read_snapshot() refuses is not written.
 Status check_entries(const Snapshot& snapshot) {
   for (const SnapshotEntry& entry : snapshot.entries) {
     if (auto bytes = first_element(entry.tensor); !bytes.ok())
@@ -40,8 +49,13 @@ Status check_entries(const Snapshot& snapshot) {
     if (!is_contiguous(entry.tensor))
       return Error(ErrorCode::kInvalidArgument, "a tensor of a snapshot must be contiguous")
           .of_tensor(entry.name);
-    if (entry.spec && !entry.spec->mesh)
+    if (!entry.spec) continue;
+    if (!entry.spec->mesh)
       return Error(ErrorCode::kInvalidArgument, "a spec without a mesh").of_tensor(entry.name);
+    Status status = check_sharding(*entry.spec);
+    if (status.ok())
+      status = check_dims(entry.tensor.shape, *entry.spec, ErrorCode::kInvalidArgument);
+    if (!status.ok()) return std::move(status).error().of_tensor(entry.name);
   }
   return {};
 }
@@ -121,9 +135,9 @@ Result<ReadFile> read_checked(const RandomAccessFile& file, const ProcessGroup& 
           .of_tensor(name);
     const safetensors::TensorRecord& record = *at->second;
     records.erase(at);
-    if (spec && spec->shape.size() != record.shape.size())
-      return Error(ErrorCode::kCorrupt, "the tensor has not as many dimensions as its spec")
-          .of_tensor(name);
+    if (spec)
+      if (auto status = check_dims(record.shape, *spec, ErrorCode::kCorrupt); !status.ok())
+        return std::move(status).error().of_tensor(name);
     auto tensor = make_unfilled_cpu_tensor(record.dtype, record.shape, memory);
     if (!tensor.ok()) return std::move(tensor).error().of_tensor(name);
     SHARDKIT_ASSIGN(std::byte* data, first_element(*tensor));

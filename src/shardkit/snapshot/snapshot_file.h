@@ -24,8 +24,9 @@ std::string snapshot_file_name(int world_size, int rank);
 ///
 /// @param folder  made if need be; on a disk of this rank's or one that all share
 /// @error the same on all ranks, with "rank R: ": kInvalidArgument two entries of one name, a
-///        tensor that is not contiguous or not in memory; kUnsupported a dtype that safetensors
-///        lacks; kLimit names and specs of more than 16 MiB; kIo; kPeer
+///        tensor that is not contiguous or not in memory, a spec without a mesh or of another
+///        number of dimensions; kUnsupported a dtype that safetensors lacks; as check_sharding();
+///        kLimit names and specs of more than 16 MiB; kIo; kPeer
 Status write_snapshot(FileSystem& fs, const std::string& folder, const Snapshot& snapshot,
                       ProcessGroup& group);
 

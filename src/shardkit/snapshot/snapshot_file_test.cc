@@ -190,10 +190,21 @@ TEST(SnapshotFile, RefusesToWriteWhatItCouldNotRead) {
   made.entries[0].spec = std::make_shared<const Sharding>();
   EXPECT_THAT(write(made), Fails(ErrorCode::kInvalidArgument, "without a mesh"));
   made = snapshot(1);
+  made.entries[0].spec = make_sharding({2}, {0, 1}, {Shard{2}}, {4, 3});
+  EXPECT_THAT(write(made), Fails(ErrorCode::kCorrupt, "cuts a dimension that the tensor does not"));
+  made = snapshot(1);
+  made.entries[0].spec = make_sharding({2}, {0, 1}, {StridedShard{0, 9'999'999}}, {4, 3});
+  EXPECT_THAT(write(made), Fails(ErrorCode::kLimit, "split factors of a tensor are too large"));
+  made = snapshot(1);
+  made.entries[0].spec = make_sharding({2}, {0, 1}, {Shard{0}}, {4});
+  EXPECT_THAT(write(made),
+              Fails(ErrorCode::kInvalidArgument, "not as many dimensions as its spec: tensor "
+                                                 "'z.weight', expected 1, found 2"));
+  made = snapshot(1);
   made.entries[0].tensor.offset = 1;
   EXPECT_THAT(write(made), Fails(ErrorCode::kCorrupt, "leaves its storage"));
   made = snapshot(1);
-  made.entries[0].tensor = testing::make_tensor<double>(DType::kComplex128, {1}, {0, 0});
+  made.entries[0].tensor = testing::make_tensor<double>(DType::kComplex128, {1, 1}, {0, 0});
   EXPECT_THAT(write(made), Fails(ErrorCode::kUnsupported, "no type for complex128"));
   made = snapshot(1);
   made.entries[0].name = std::string(17u << 20, 'x');
