@@ -42,8 +42,9 @@ struct GroupOptions {
 /// says so and why. Groups split from it live on.
 ///
 /// **Deadlines.** `timeout` bounds each call of each rank, from its beginning; absent, it is the
-/// group's. A call returns within it, give or take the time to copy a few MiB. 0 or less: only if
-/// all others wait already.
+/// group's. A call returns within it, give or take the time to copy a few MiB. 0 or less: it can
+/// succeed only if all others wait already, and copies at most 4 MiB or reduces at most 32 Ki
+/// elements. So it does in a group of one.
 class ProcessGroup {
  public:
   using Timeout = std::optional<std::chrono::milliseconds>;

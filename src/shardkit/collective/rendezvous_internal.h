@@ -31,7 +31,8 @@ class Rendezvous {
   struct Visit {
     const CollectiveCall* call = nullptr;
     std::shared_ptr<Rendezvous> offer;  ///< of split: where a subgroup's first rank lets it meet
-    /// Rank 0's counts what the ranks have taken of work that they share.
+    /// What this rank receives in pieces that all ranks copy; the first that none has taken yet.
+    std::size_t large_pieces = 0;
     mutable std::atomic<std::size_t> next_piece = 0;
   };
   /// To be asked between pieces of work: true ends it.

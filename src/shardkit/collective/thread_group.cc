@@ -20,8 +20,10 @@ namespace {
 
 using Visits = std::span<const Rendezvous::Visit* const>;
 
-// What is copied between two looks at the clock: less than a millisecond's worth, a huge page.
+// What ranks share the copies in: a huge page.
 constexpr std::size_t kPieceBytes = 2 << 20;
+// What a rank copies between two looks at the clock: some milliseconds' worth at most.
+constexpr std::size_t kLookBytes = 4 << 20;
 // Elements that are reduced between two looks at the clock.
 constexpr std::size_t kReduceElements = 32 << 10;
 
@@ -31,11 +33,14 @@ struct Message {
   std::span<std::byte> to;
 
   bool is_in_place() const { return from.data() == to.data(); }
+  bool is_large() const { return to.size() >= kPieceBytes && !is_in_place(); }
+  bool is_small() const { return !to.empty() && to.size() < kPieceBytes && !is_in_place(); }
   std::size_t pieces() const { return (to.size() + kPieceBytes - 1) / kPieceBytes; }
-  void copy_piece(std::size_t i) const {
+  std::size_t copy_piece(std::size_t i) const {
     const std::size_t begin = i * kPieceBytes;
-    std::memcpy(to.data() + begin, from.data() + begin,
-                std::min(kPieceBytes, to.size() - begin));
+    const std::size_t bytes = std::min(kPieceBytes, to.size() - begin);
+    std::memcpy(to.data() + begin, from.data() + begin, bytes);
+    return bytes;
   }
 };
 
@@ -43,28 +48,51 @@ Message message(Visits visits, std::size_t sender, std::size_t receiver) {
   return {visits[sender]->call->sent_to(receiver), visits[receiver]->call->received_from(sender)};
 }
 
+// Pieces of what `rank` receives. Only what it sends itself can be in place already.
+std::size_t count_large_pieces(const CollectiveCall& call, std::size_t rank) {
+  std::size_t pieces = 0;
+  for (std::size_t sender = 0; sender < call.receive.size(); ++sender) {
+    Message each{{}, call.receive[sender]};
+    if (sender == rank) each.from = call.sent_to(rank);
+    if (each.is_large()) pieces += each.pieces();
+  }
+  return pieces;
+}
+
 // What is less than a piece is copied by the rank that receives it. All else is cut into pieces
 // that ranks take as they are free, so that those copy, too, which receive little themselves: the
-// senders of a gather, the root of a scatter.
+// senders of a gather, the root of a scatter. Each begins with what it receives itself.
 bool move_all(std::size_t rank, Visits visits, const Rendezvous::ShouldStop& stop) {
   const std::size_t ranks = visits.size();
+  std::size_t since_look = 0;
+  const auto copy_piece = [&](const Message& each, std::size_t i) {
+    if (since_look >= kLookBytes) {
+      if (stop()) return false;
+      since_look = 0;
+    }
+    since_look += each.copy_piece(i);
+    return true;
+  };
   for (std::size_t sender = 0; sender < ranks; ++sender) {
     const Message small = message(visits, sender, rank);
-    if (!small.to.empty() && small.to.size() < kPieceBytes && !small.is_in_place())
-      small.copy_piece(0);
+    if (small.is_small() && !copy_piece(small, 0)) return false;
   }
-  std::atomic<std::size_t>& next_piece = visits[0]->next_piece;
-  std::size_t piece = next_piece.fetch_add(1, std::memory_order_relaxed);
-  std::size_t first = 0;  // piece of the message
-  for (std::size_t i = 0; i < ranks * ranks; ++i) {
-    const Message large = message(visits, i / ranks, i % ranks);
-    if (large.to.size() < kPieceBytes || large.is_in_place()) continue;
-    for (; piece < first + large.pieces();
-         piece = next_piece.fetch_add(1, std::memory_order_relaxed)) {
-      if (stop()) return false;
-      large.copy_piece(piece - first);
+  for (std::size_t i = 0; i < ranks; ++i) {
+    const std::size_t receiver = (rank + i) % ranks;
+    const std::size_t end = visits[receiver]->large_pieces;
+    std::atomic<std::size_t>& next_piece = visits[receiver]->next_piece;
+    // Mostly nothing is left: without a write, which would take the line from the others' caches.
+    if (next_piece.load(std::memory_order_relaxed) >= end) continue;
+    std::size_t piece = next_piece.fetch_add(1, std::memory_order_relaxed);
+    std::size_t first = 0;  // piece of the message
+    for (std::size_t sender = 0; sender < ranks && piece < end; ++sender) {
+      const Message large = message(visits, sender, receiver);
+      if (!large.is_large()) continue;
+      for (; piece < first + large.pieces();
+           piece = next_piece.fetch_add(1, std::memory_order_relaxed))
+        if (!copy_piece(large, piece - first)) return false;
+      first += large.pieces();
     }
-    first += large.pieces();
   }
   return true;
 }
@@ -106,7 +134,7 @@ class ThreadGroup final : public ProcessGroup {
 
  private:
   Status run(const CollectiveCall& call, TimePoint deadline) override {
-    return place_->meet(index_, {&call, nullptr}, deadline,
+    return place_->meet(index_, {&call, nullptr, count_large_pieces(call, index_)}, deadline,
                         [&](Visits visits, const Rendezvous::ShouldStop& stop) {
                           return call.op == CollectiveOp::kAllReduce
                                      ? reduce_part(index_, visits, stop)

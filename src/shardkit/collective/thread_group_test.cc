@@ -56,6 +56,16 @@ TEST(ThreadGroup, AGroupOfOneNeedsNobody) {
   EXPECT_EQ(buffer, message(0, 0, 3));
 }
 
+// There is nobody to wait for, and a few MiB are copied before the first look at the clock.
+TEST(ThreadGroup, AGroupOfOneNeedsNoTimeForAFewMiB) {
+  auto groups = make_thread_groups(1);
+  const std::vector<std::byte> sent = message(0, 0, 4 << 20);
+  std::vector<std::byte> received(sent.size());
+  EXPECT_THAT(groups[0]->all_gather(sent, std::span<std::byte>(received), milliseconds(0)),
+              IsOk());
+  EXPECT_EQ(received, sent);
+}
+
 TEST(ThreadGroup, NegativeAndEndlessTimeouts) {
   auto groups = make_thread_groups(2);
   EXPECT_THAT(groups[0]->barrier(milliseconds(-5)),
@@ -103,6 +113,23 @@ TEST(ThreadGroup, TheDeadlinePassesDuringACopy) {
     });
     for (const Status& status : statuses) EXPECT_THAT(status, Fails(ErrorCode::kPeer, "had not"));
   }
+}
+
+// The same where each of the messages is too small to be shared by ranks.
+TEST(ThreadGroup, TheDeadlinePassesAmongManySmallCopies) {
+  constexpr int kRanks = 48;
+  constexpr std::size_t kBytes = (2 << 20) - 1;
+  const std::vector<std::byte> sent(kBytes, std::byte{1});
+  std::vector<std::byte> gathered(kRanks * kBytes);
+  const auto statuses = run_ranks(kRanks, [&](ProcessGroup& group) -> Status {
+    std::vector<std::span<std::byte>> parts;
+    for (std::size_t i = 0; i < kRanks && group.rank() == 0; ++i)
+      parts.push_back(std::span(gathered).subspan(i * kBytes, kBytes));
+    SHARDKIT_TRY(group.barrier());
+    return group.gather(sent, parts, 0, milliseconds(5));
+  });
+  for (const Status& status : statuses) EXPECT_THAT(status, Fails(ErrorCode::kPeer, "had not"));
+  EXPECT_EQ(gathered.back(), std::byte{0}) << "the end is never reached";
 }
 
 // Rank 0 has nothing to do and little time; it gives up while rank 1 copies, in one go, what it has
