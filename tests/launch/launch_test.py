@@ -70,6 +70,12 @@ class LaunchTest(unittest.TestCase):
         self.launch(4, "mpirun", "mpirun", "-n", "4", "--oversubscribe",
                     OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
+    def test_mpirun_in_a_slurm_job(self):
+        self.launch(4, "mpirun", "mpirun", "-n", "4", "--oversubscribe",
+                    OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                    SLURM_PROCID="0", SLURM_NTASKS="1")
+
     @unittest.skipUnless(shutil.which("torchrun"), "no torchrun here")
     def test_torchrun(self):
         self.launch(4, "torchrun", "torchrun", "--standalone", "--nproc-per-node", "4",

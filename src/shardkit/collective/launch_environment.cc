@@ -17,16 +17,21 @@ struct Launcher {
   std::string_view rank;
   std::string_view size;
   std::string_view local_size;  ///< processes on this host; empty: the launcher does not say
+  std::array<std::string_view, 2> job;  ///< what jobs differ in; empty: the launcher does not say
 };
 
-constexpr std::array kLaunchers{
-    Launcher{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
-    Launcher{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""},
-    Launcher{"srun", "SLURM_PROCID", "SLURM_NTASKS", ""},
-    Launcher{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-             "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    Launcher{"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
-};
+// mpirun and mpiexec may have been started in a Slurm job, or start their own processes through
+// srun: then srun's variables tell of something else.
+constexpr Launcher kTorchrun{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", {}};
+constexpr Launcher kMpirun{"mpirun",
+                           "OMPI_COMM_WORLD_RANK",
+                           "OMPI_COMM_WORLD_SIZE",
+                           "OMPI_COMM_WORLD_LOCAL_SIZE",
+                           {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}};
+constexpr Launcher kMpiexec{"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", {}};
+constexpr Launcher kSrunStep{
+    "srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "", {"SLURM_JOB_ID", "SLURM_STEP_ID"}};
+constexpr Launcher kSrun{"srun", "SLURM_PROCID", "SLURM_NTASKS", "", kSrunStep.job};
 
 // Ports that neither the kernel hands out by itself (32768 and up) nor services have.
 constexpr std::uint32_t kFirstPort = 20000;
@@ -62,13 +67,35 @@ std::string first_host(std::string_view list) {
   return host;
 }
 
+std::optional<std::string> value_of(const Environment& environment, std::string_view name) {
+  return environment(std::string(name));
+}
+
+// srun speaks PMI as well, and then tells the same in both ways. MPI_LOCALNRANKS is mpiexec's.
+bool is_of_srun(const Environment& environment, const Launcher& srun) {
+  return value_of(environment, kMpiexec.rank) == value_of(environment, srun.rank) &&
+         value_of(environment, kMpiexec.size) == value_of(environment, srun.size) &&
+         !value_of(environment, kMpiexec.local_size);
+}
+
+/// Whose variables count. Null: nobody's are there.
+const Launcher* find_launcher(const Environment& environment) {
+  for (const Launcher* each : {&kTorchrun, &kMpirun})
+    if (value_of(environment, each->rank)) return each;
+  const Launcher& srun = value_of(environment, kSrunStep.size) ? kSrunStep : kSrun;
+  const bool has_srun = value_of(environment, srun.rank).has_value();
+  const bool has_pmi = value_of(environment, kMpiexec.rank) &&
+                       (!has_srun || value_of(environment, kMpiexec.size));
+  if (has_pmi && !(has_srun && is_of_srun(environment, srun))) return &kMpiexec;
+  return has_srun ? &srun : nullptr;
+}
+
 // The same for all processes of a job, another one for most other jobs.
-std::optional<int> port_of_job(const Environment& environment) {
+std::optional<int> port_of_job(const Environment& environment, const Launcher& launcher) {
   std::string job;
-  for (const char* name :
-       {"SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"})
-    job += environment(name).value_or("") + ".";
-  if (job == "....") return std::nullopt;
+  for (const std::string_view name : launcher.job)
+    if (!name.empty()) job += value_of(environment, name).value_or("") + ".";
+  if (job.find_first_not_of('.') == std::string::npos) return std::nullopt;
   std::uint32_t hash = 2166136261;  // FNV-1a
   for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
   return static_cast<int>(kFirstPort + hash % kPorts);
@@ -96,7 +123,7 @@ Result<int> find_port(const Environment& environment, const Launcher& launcher) 
                                                 agent_listens ? 65534 : 65535));
     return agent_listens ? port + 1 : port;
   }
-  if (const auto port = port_of_job(environment)) return *port;
+  if (const auto port = port_of_job(environment, launcher)) return *port;
   return Error(ErrorCode::kInvalidArgument,
                fmt::format("{} does not say at which port to meet: set MASTER_PORT",
                            launcher.name));
@@ -106,23 +133,18 @@ Result<int> find_port(const Environment& environment, const Launcher& launcher) 
 
 Result<LaunchEnvironment> read_launch_environment(const Environment& environment) {
   constexpr int kMostRanks = 1 << 20;
-  for (std::size_t i = 0; i < kLaunchers.size(); ++i) {
-    const Launcher& launcher = kLaunchers[i];
-    if (!environment(std::string(launcher.rank))) continue;
-    const bool goes_by_another_name =
-        i + 1 < kLaunchers.size() && kLaunchers[i + 1].rank == launcher.rank;
-    if (goes_by_another_name && !environment(std::string(launcher.size))) continue;
-    LaunchEnvironment found;
-    found.launcher = launcher.name;
-    SHARDKIT_ASSIGN(found.size, read_number(environment, launcher.size, 1, kMostRanks));
-    SHARDKIT_ASSIGN(found.rank, read_number(environment, launcher.rank, 0, found.size - 1));
-    SHARDKIT_ASSIGN(found.master_address, find_master(environment, launcher, found.size));
-    SHARDKIT_ASSIGN(found.master_port, find_port(environment, launcher));
-    return found;
-  }
-  return Error(ErrorCode::kNotFound,
-               "no launcher has started this process: neither RANK, SLURM_PROCID, "
-               "OMPI_COMM_WORLD_RANK nor PMI_RANK is set");
+  const Launcher* launcher = find_launcher(environment);
+  if (!launcher)
+    return Error(ErrorCode::kNotFound,
+                 "no launcher has started this process: neither RANK, OMPI_COMM_WORLD_RANK, "
+                 "SLURM_PROCID nor PMI_RANK is set");
+  LaunchEnvironment found;
+  found.launcher = launcher->name;
+  SHARDKIT_ASSIGN(found.size, read_number(environment, launcher->size, 1, kMostRanks));
+  SHARDKIT_ASSIGN(found.rank, read_number(environment, launcher->rank, 0, found.size - 1));
+  SHARDKIT_ASSIGN(found.master_address, find_master(environment, *launcher, found.size));
+  SHARDKIT_ASSIGN(found.master_port, find_port(environment, *launcher));
+  return found;
 }
 
 Result<LaunchEnvironment> read_launch_environment() {

@@ -23,15 +23,17 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 /// Reads what a launcher has told this process. The first that is there counts:
 ///
 /// - RANK, WORLD_SIZE: torchrun, and whoever sets the variables of torch.distributed's "env://"
-/// - SLURM_PROCID, SLURM_NTASKS: srun (SLURM_STEP_NUM_TASKS goes before SLURM_NTASKS)
 /// - OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE: Open MPI's mpirun
-/// - PMI_RANK, PMI_SIZE: MPICH's and Intel MPI's mpiexec
+/// - PMI_RANK, PMI_SIZE: MPICH's and Intel MPI's mpiexec; but srun may set them as well, and then
+///   they are equal to its own
+/// - SLURM_PROCID, SLURM_NTASKS: srun (SLURM_STEP_NUM_TASKS goes before SLURM_NTASKS). A Slurm job
+///   sets them also for what mpirun and mpiexec start in it, with another meaning
 ///
 /// MASTER_ADDR and MASTER_PORT say where to meet, whatever the launcher. torchrun's agent itself
 /// listens at MASTER_PORT (it sets TORCHELASTIC_USE_AGENT_STORE to True): then it is the port after
 /// it. Without MASTER_ADDR, srun's processes meet at the first host of SLURM_STEP_NODELIST; the
-/// others at 127.0.0.1, if all are on one host. Without MASTER_PORT, the port follows from the
-/// number of the job.
+/// others at 127.0.0.1, if all are on one host. Without MASTER_PORT, the port of srun's and mpirun's
+/// processes follows from the job's name.
 ///
 /// @error kNotFound         no launcher's variables are there
 /// @error kInvalidArgument  one is missing or no number, or nothing says where to meet

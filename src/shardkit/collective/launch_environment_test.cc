@@ -68,7 +68,7 @@ TEST(LaunchEnvironment, Srun) {
   EXPECT_EQ(found->rank, 2);
   EXPECT_EQ(found->size, 4);  // of the step, not of the job
   EXPECT_EQ(found->master_address, "gpu07");
-  EXPECT_EQ(read(without(kSrun, "SLURM_STEP_NUM_TASKS"))->size, 16);
+  EXPECT_EQ(read(with(without(kSrun, "SLURM_STEP_NUM_TASKS"), "PMI_SIZE", "16"))->size, 16);
   EXPECT_EQ(read(with(kSrun, "MASTER_ADDR", "head"))->master_address, "head");
   EXPECT_EQ(read(with(kSrun, "MASTER_PORT", "7777"))->master_port, 7777);
 }
@@ -101,6 +101,62 @@ TEST(LaunchEnvironment, Mpirun) {
   EXPECT_THAT(read(with(kMpirun, "OMPI_COMM_WORLD_LOCAL_SIZE", "1")),
               Fails(ErrorCode::kInvalidArgument, "mpirun does not say on which host rank 0 is: set "
                                                  "MASTER_ADDR"));
+}
+
+Variables both(Variables variables, const Variables& more) {
+  variables.insert(more.begin(), more.end());
+  return variables;
+}
+
+// What a Slurm job sets for its script, or for the helper that mpirun starts on each host: the
+// processes that mpirun starts inherit it.
+const Variables kInSlurm{{"SLURM_PROCID", "0"},         {"SLURM_NTASKS", "1"},
+                         {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_JOB_ID", "4711"},
+                         {"SLURM_STEP_ID", "7"},        {"SLURM_STEP_NODELIST", "gpu07"}};
+
+TEST(LaunchEnvironment, MpirunInASlurmJob) {
+  const auto found = read(both(kMpirun, kInSlurm));
+  ASSERT_THAT(found, IsOk());
+  EXPECT_EQ(found->launcher, "mpirun");
+  EXPECT_EQ(found->rank, 1);
+  EXPECT_EQ(found->size, 2);
+  EXPECT_EQ(found->master_address, "127.0.0.1");
+  // Its processes are in different steps: only what mpirun says of the job is the same for all.
+  EXPECT_EQ(found->master_port, read(kMpirun)->master_port);
+  EXPECT_NE(read(with(kMpirun, "PMIX_NAMESPACE", "3607822338"))->master_port, found->master_port);
+}
+
+TEST(LaunchEnvironment, MpiexecInASlurmJob) {
+  const Variables two{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MASTER_PORT", "29400"}};
+  for (const auto& [launched, rank] :
+       {std::pair(with(kMpiexec, "MASTER_PORT", "29400"), 0),
+        std::pair(with(two, "MPI_LOCALNRANKS", "2"), 1), std::pair(with(two, "MASTER_ADDR", "a"), 1),
+        // A single process: only mpiexec's own variable tells whose it is.
+        std::pair(Variables{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"MPI_LOCALNRANKS", "1"},
+                            {"MASTER_PORT", "29400"}}, 0)}) {
+    const auto found = read(both(launched, kInSlurm));
+    ASSERT_THAT(found, IsOk());
+    EXPECT_EQ(found->launcher, "mpiexec");
+    EXPECT_EQ(found->rank, rank);
+    EXPECT_EQ(std::to_string(found->size), launched.at("PMI_SIZE"));
+  }
+}
+
+// Without srun's own variables of the step, or with half of PMI's, it is srun all the same.
+TEST(LaunchEnvironment, SrunThatSpeaksPmi) {
+  for (const Variables& variables :
+       {kSrun, without(kSrun, "PMI_SIZE"),
+        with(without(kSrun, "SLURM_STEP_NUM_TASKS"), "PMI_SIZE", "16")}) {
+    const auto found = read(variables);
+    ASSERT_THAT(found, IsOk());
+    EXPECT_EQ(found->launcher, "srun");
+    EXPECT_EQ(found->rank, 2);
+  }
+}
+
+TEST(LaunchEnvironment, APortOfAnotherLaunchersJobIsNone) {
+  const auto launched = without(kTorchrun, "MASTER_PORT");
+  EXPECT_THAT(read(both(launched, kInSlurm)), Fails(ErrorCode::kInvalidArgument, "set MASTER_PORT"));
 }
 
 TEST(LaunchEnvironment, Mpiexec) {
