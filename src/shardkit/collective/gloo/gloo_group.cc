@@ -251,8 +251,7 @@ class GlooGroup final : public ProcessGroup {
     const int subsize = static_cast<int>(call.ranks.size());
     Result<std::unique_ptr<GlooMesh>> mesh = std::unique_ptr<GlooMesh>();
     if (subsize > 1)
-      mesh = GlooMesh::open(mesh_->device(), subrank, subsize, message_bytes(subsize),
-                            now.deadline);
+      mesh = GlooMesh::open(mesh_->device(), subrank, subsize, message_bytes(subsize));
     SHARDKIT_ASSIGN(const auto cards, agree_on(mesh.ok() ? Status() : mesh.error(),
                                                mesh.ok() && *mesh ? (*mesh)->card() : "", now));
     Status connected;
@@ -330,7 +329,7 @@ Result<std::unique_ptr<ProcessGroup>> make_group(const Meeting& meeting, const M
     if (!address.ok()) return address.error();
     SHARDKIT_ASSIGN(auto device, open_gloo_device(*address));
     SHARDKIT_ASSIGN(mesh, GlooMesh::open(std::move(device), meeting.rank, meeting.size,
-                                         message_bytes(meeting.size), now.deadline));
+                                         message_bytes(meeting.size)));
     SHARDKIT_ASSIGN(const std::vector<std::string> cards, meet(mesh->card()));
     SHARDKIT_TRY(mesh->connect(cards, now));
   }

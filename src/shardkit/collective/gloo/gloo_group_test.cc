@@ -7,8 +7,11 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
+#include "shardkit/collective/gloo/card_internal.h"
 #include "shardkit/collective/gloo/processes_test_util.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/temp_dir.h"
@@ -146,6 +149,31 @@ TEST(GlooMeeting, WhoDoesNotComeIsNamed) {
   });
   EXPECT_THAT(in_folder[0], Fails(ErrorCode::kPeer, "rank 1 had not come in time"));
   EXPECT_THAT(in_folder[2], Fails(ErrorCode::kPeer, "rank 1 had not come in time"));
+}
+
+// Who has left its card late, and then does not connect, gets no time of its own for that.
+TEST(GlooMeeting, ConnectionsAreMadeUntilTheSameDeadline) {
+  const TempDir folder;
+  const auto statuses = run_processes(2, [&](int rank) -> Status {
+    if (rank == 0) {
+      const auto start = Clock::now();
+      const auto group = make_gloo_group(folder.path(), 0, 2, hasty(seconds(2)));
+      SHARDKIT_TRY(expect(Clock::now() - start < seconds(3), "an answer at the deadline"));
+      return group.ok() ? Status() : group.error();
+    }
+    // As rank 1's, but of a port where nobody is. gloo lets the higher address of two connect.
+    std::vector<Door> doors(2);
+    auto* address = reinterpret_cast<sockaddr_in*>(&doors[0].address);
+    address->sin_family = AF_INET;
+    address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address->sin_port = 0xffff;
+    std::this_thread::sleep_for(milliseconds(1500));
+    std::ofstream(folder / "unfinished") << make_card(doors);
+    std::filesystem::rename(folder / "unfinished", folder / "rank_1.card");
+    return {};
+  });
+  EXPECT_THAT(statuses[0], Fails(ErrorCode::kPeer, "rank 0 had no connection with rank 1 in time"));
+  EXPECT_THAT(statuses[1], IsOk());
 }
 
 TEST(GlooMeeting, RanksThatContradictEachOther) {

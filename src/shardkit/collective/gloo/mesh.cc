@@ -6,7 +6,6 @@
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
-#include <netinet/in.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "shardkit/collective/gloo/alarm_internal.h"
+#include "shardkit/collective/gloo/card_internal.h"
 #include "shardkit/collective/gloo/mesh_internal.h"
 #include "shardkit/collective/gloo/sigpipe_internal.h"
 #include "shardkit/collective/message.h"
@@ -55,37 +55,6 @@ std::string encode_notice(const MeshFailure& failure) {
   out.put(static_cast<std::int64_t>(failure.error.code()));
   out.put(std::string_view(failure.error.what()).substr(0, kNoticeText));
   return std::move(out).take();
-}
-
-// A card: the address that all of a rank's ports have in common, and a door for each rank.
-constexpr std::size_t kAddressBytes = sizeof(sockaddr_storage);
-struct Door {
-  std::int64_t sequence = 0;  ///< of gloo versions with one port for all
-  decltype(sockaddr_in::sin_port) port = 0;
-};
-static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
-
-auto* port_of(sockaddr_storage& address) {
-  return &reinterpret_cast<sockaddr_in*>(&address)->sin_port;
-}
-
-/// Where `rank` shall connect, as gloo takes it.
-Result<std::vector<char>> address_on_card(std::string_view card, int rank) {
-  MessageReader in(card);
-  SHARDKIT_ASSIGN(const std::string bytes, in.text());
-  sockaddr_storage address{};
-  if (bytes.size() != kAddressBytes)
-    return Error(ErrorCode::kPeer, fmt::format("another rank's address has {} bytes, not {}",
-                                               bytes.size(), kAddressBytes));
-  std::memcpy(&address, bytes.data(), kAddressBytes);
-  Door door;
-  for (int i = 0; i <= rank; ++i) {
-    SHARDKIT_ASSIGN(door.sequence, in.number());
-    SHARDKIT_ASSIGN(const std::int64_t port, in.number_up_to(UINT16_MAX));
-    door.port = static_cast<decltype(door.port)>(port);
-  }
-  *port_of(address) = door.port;
-  return gloo::transport::tcp::Address(address, door.sequence).bytes();
 }
 
 /// A transfer that has been posted and is to be waited for.
@@ -166,12 +135,13 @@ struct GlooMesh::State {
       if (peer != rank) fn(peer, peers[static_cast<std::size_t>(peer)]);
   }
 
-  std::string open(TimePoint deadline);
+  std::string open();
   Inbox make_inbox(std::size_t bytes) const {
     Inbox inbox{std::vector<char>(bytes), nullptr};
     inbox.buffer = context->createUnboundBuffer(inbox.memory.data(), bytes);
     return inbox;
   }
+  bool connect(int peer, const Door& door, TimePoint deadline);
   void start();
   void watch();
   Waited wait(const Posted& posted, TimePoint deadline);
@@ -184,26 +154,35 @@ struct GlooMesh::State {
   void close();
 };
 
-std::string GlooMesh::State::open(TimePoint deadline) {
+std::string GlooMesh::State::open() {
   peers.resize(static_cast<std::size_t>(size));
   context = device->gloo().createContext(rank, size);
-  // The version of 2022 gives a connection five times the context's timeout.
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-  context->setTimeout(std::max(left / 5, std::chrono::milliseconds(1)));
-  sockaddr_storage address{};
+  // gloo counts anew for each connection: the alarm ends them all at one time.
+  context->setTimeout(kForever);
   std::vector<Door> doors(static_cast<std::size_t>(size));
   for_each_peer([&](int peer, Peer&) {
     const gloo::transport::tcp::Address own(context->createPair(peer)->address().bytes());
-    address = own.getSockaddr();
-    doors[static_cast<std::size_t>(peer)] = {own.getSeq(), *port_of(address)};
+    doors[static_cast<std::size_t>(peer)] = {own.getSockaddr(), own.getSeq()};
   });
-  MessageWriter out;
-  out.put(std::string_view(reinterpret_cast<const char*>(&address), kAddressBytes));
-  for (const Door& door : doors) {
-    out.put(door.sequence);
-    out.put(std::int64_t{door.port});
+  return make_card(doors);
+}
+
+// False: the deadline has passed.
+bool GlooMesh::State::connect(int peer, const Door& door, TimePoint deadline) {
+  const auto& pair = context->getPair(peer);
+  const auto key = device->alarm().arm(deadline, [&pair] {
+    try {
+      pair->close();
+    } catch (const std::exception&) {  // gloo itself has seen it fail
+    }
+  });
+  {
+    const auto disarm = [&](void*) { device->alarm().disarm(key); };
+    const std::unique_ptr<void, decltype(disarm)> armed(this, disarm);
+    pair->connect(gloo::transport::tcp::Address(door.address, door.sequence).bytes());
   }
-  return std::move(out).take();
+  // One that was closed in the meantime looks as if it were made.
+  return Clock::now() < deadline;
 }
 
 void GlooMesh::State::start() {
@@ -375,8 +354,7 @@ const std::shared_ptr<GlooDevice>& GlooMesh::device() const { return state_->dev
 const std::string& GlooMesh::card() const { return state_->card; }
 
 Result<std::unique_ptr<GlooMesh>> GlooMesh::open(std::shared_ptr<GlooDevice> device, int rank,
-                                                 int size, std::size_t message_bytes,
-                                                 TimePoint deadline) {
+                                                 int size, std::size_t message_bytes) {
   const SigpipeBlocked blocked;
   auto state = std::make_unique<State>();
   state->device = std::move(device);
@@ -384,7 +362,7 @@ Result<std::unique_ptr<GlooMesh>> GlooMesh::open(std::shared_ptr<GlooDevice> dev
   state->size = size;
   state->message_bytes = message_bytes;
   try {
-    state->card = state->open(deadline);
+    state->card = state->open();
   } catch (const std::exception& e) {
     return Error(ErrorCode::kIo, fmt::format("rank {}: gloo opens no port: {}", rank, e.what()));
   }
@@ -398,9 +376,12 @@ Status GlooMesh::connect(std::span<const std::string> cards, const MeshCall& cal
     for (int peer = 0; peer < state_->size; ++peer) {
       if (peer == state_->rank) continue;
       now = peer;
-      SHARDKIT_ASSIGN(const std::vector<char> address,
-                      address_on_card(cards[static_cast<std::size_t>(peer)], state_->rank));
-      state_->context->getPair(peer)->connect(address);
+      SHARDKIT_ASSIGN(const Door door,
+                      door_on_card(cards[static_cast<std::size_t>(peer)], state_->rank));
+      if (!state_->connect(peer, door, call.deadline))
+        return Error(ErrorCode::kPeer,
+                     fmt::format("{}: rank {} had no connection with rank {} in time", call.op,
+                                 state_->rank, peer));
     }
     state_->start();
   } catch (const std::exception& e) {

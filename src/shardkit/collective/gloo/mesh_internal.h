@@ -45,14 +45,11 @@ struct MeshFailure {
 /// function returned, tell_and_close() is all that may be called.
 class GlooMesh {
  public:
-  using TimePoint = std::chrono::steady_clock::time_point;
-
   /// Opens the ports at which the other ranks shall connect.
   ///
   /// @param message_bytes  the longest message that exchange() will take; the same on all ranks
   static Result<std::unique_ptr<GlooMesh>> open(std::shared_ptr<GlooDevice> device, int rank,
-                                                int size, std::size_t message_bytes,
-                                                TimePoint deadline);
+                                                int size, std::size_t message_bytes);
   ~GlooMesh();
 
   const std::shared_ptr<GlooDevice>& device() const;
@@ -60,7 +57,7 @@ class GlooMesh {
   /// What the others must know to connect: of a length that depends on size alone.
   const std::string& card() const;
 
-  /// Connects with all others. @param cards  by rank @error kPeer
+  /// Connects with all others, until the call's deadline. @param cards  by rank @error kPeer
   Status connect(std::span<const std::string> cards, const MeshCall& call);
 
   /// Sends a message to each other rank and waits for one of each.
@@ -93,6 +90,7 @@ class GlooMesh {
   void tell_and_close(const MeshFailure& failure);
 
  private:
+  using TimePoint = std::chrono::steady_clock::time_point;
   struct State;
   explicit GlooMesh(std::unique_ptr<State> state);
 
