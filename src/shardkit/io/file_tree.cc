@@ -28,19 +28,20 @@ Status append_files(FileSystem& fs, const std::string& folder, const std::string
 
 }  // namespace
 
-Status make_directories(FileSystem& fs, const std::string& path) {
+Status make_directories(FileSystem& fs, const std::string& path, Durability durability) {
   if (const auto info = fs.info(path); info.ok()) {
     if (info->kind == FileKind::kDirectory) return {};
     return Error(ErrorCode::kInvalidArgument, "a folder is needed, but a file stands there")
         .in_file(path);
   }
-  if (path != "/") SHARDKIT_TRY(make_directories(fs, parent_path(path)));
-  auto status = fs.make_directory(path);
-  if (status.ok()) return status;
-  // Another process, or rank, may have been faster.
-  const auto info = fs.info(path);
-  if (info.ok() && info->kind == FileKind::kDirectory) return {};
-  return status;
+  const std::string parent = parent_path(path);
+  if (path != "/") SHARDKIT_TRY(make_directories(fs, parent, durability));
+  if (auto status = fs.make_directory(path); !status.ok()) {
+    // Another process, or rank, may have been faster.
+    const auto info = fs.info(path);
+    if (!info.ok() || info->kind != FileKind::kDirectory) return status;
+  }
+  return durability == Durability::kSynced ? fs.sync_directory(parent) : Status();
 }
 
 Result<std::vector<std::string>> list_files(FileSystem& fs, const std::string& folder,

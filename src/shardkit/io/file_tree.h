@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "shardkit/base/result.h"
+#include "shardkit/io/durability.h"
 #include "shardkit/io/file_system.h"
 
 namespace shardkit {
 
 /// Makes a folder and those above it that are missing.
+/// @param durability  kSynced: each that is made has its name on the device before this returns
 /// @error kInvalidArgument a file stands where a folder is needed; kIo
-Status make_directories(FileSystem& fs, const std::string& path);
+Status make_directories(FileSystem& fs, const std::string& path, Durability durability);
 
 /// The files below a folder, as paths relative to it, sorted. Links count as files and are not
 /// followed; names in `but` at the top are left out. @error as FileSystem::list

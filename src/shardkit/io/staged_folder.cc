@@ -139,7 +139,7 @@ Result<StagedFolder> StagedFolder::create(FileSystem& fs, const std::string& tar
 Status StagedFolder::take_place() {
   const std::string parent = parent_path(target_);
   const auto info = fs_->info(target_);
-  if (!info.ok()) SHARDKIT_TRY(make_directories(*fs_, parent));
+  if (!info.ok()) SHARDKIT_TRY(make_directories(*fs_, parent, durability()));
   SHARDKIT_ASSIGN(const FileInfo above, fs_->info(parent));
   inside_ = info.ok() && info->device != above.device;
   if (!inside_) {
@@ -260,7 +260,8 @@ Status StagedFolder::write_control(std::string_view name, std::string_view text)
 
 Result<std::unique_ptr<WritableFile>> StagedFolder::create_file(std::string_view relative) {
   const std::string path = content_path(relative);
-  SHARDKIT_TRY(make_directories(*fs_, parent_path(path)));
+  // publish() syncs the folders of the content, all together [7].
+  SHARDKIT_TRY(make_directories(*fs_, parent_path(path), Durability::kUnsynced));
   return fs_->create(path);
 }
 
@@ -359,7 +360,7 @@ Status StagedFolder::publish_by_files() {
   for (const std::string& file : files.fresh) {  // [B4]
     if (file == files.fresh.back() || !fs_->info(content_path(file)).ok()) continue;
     const std::string to = join_path(target_, file);
-    SHARDKIT_TRY(make_directories(*fs_, parent_path(to)));
+    SHARDKIT_TRY(make_directories(*fs_, parent_path(to), Durability::kUnsynced));  // see [B5]
     SHARDKIT_TRY(rename_over(*fs_, content_path(file), to));
   }
   if (synced) {  // [B5]

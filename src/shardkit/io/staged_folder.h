@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shardkit/base/result.h"
+#include "shardkit/io/durability.h"
 #include "shardkit/io/file_system.h"
 
 namespace shardkit {
@@ -16,12 +17,6 @@ namespace shardkit {
 enum class ExistingTarget {
   kRefuse,   ///< an error that names --overwrite; an empty folder is no obstacle
   kReplace,  ///< it is replaced whole when the new one is published
-};
-
-/// Whether a crash of the machine may lose what was published.
-enum class Durability {
-  kSynced,    ///< files and folders are on the device before the target appears
-  kUnsynced,  ///< left to the system: faster, for scratch disks
 };
 
 struct StageOptions {

@@ -1,5 +1,6 @@
 #include "shardkit/io/staged_folder.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -10,6 +11,7 @@
 #include "shardkit/io/system_calls.h"
 #include "shardkit/testing/faulty_calls.h"
 #include "shardkit/testing/matchers.h"
+#include "shardkit/testing/recording_calls.h"
 #include "shardkit/testing/temp_dir.h"
 
 namespace shardkit {
@@ -71,6 +73,28 @@ TEST_F(StagedFolderTest, NothingShowsUntilItIsPublished) {
   ASSERT_THAT(stage.publish(), IsOk());
   EXPECT_EQ(testing::read_file(dir_ / "out/a/b.txt"), "text");
   EXPECT_EQ(names(), std::set<std::string>{"out"});
+}
+
+TEST_F(StagedFolderTest, FoldersMadeAboveTheTargetAreDurable) {
+  testing::RecordingCalls calls;
+  fs_ = make_posix_file_system(calls);
+  ASSERT_THAT(create(dir_ / "runs/1/out"), IsOk());
+  const auto made = calls.calls();
+  EXPECT_THAT(std::vector(made.begin(), made.begin() + 4),
+              ::testing::ElementsAre("make " + dir_ / "runs", "sync " + dir_.path(),
+                                     "make " + dir_ / "runs/1", "sync " + dir_ / "runs"));
+}
+
+TEST_F(StagedFolderTest, NothingIsSyncedUnlessAskedFor) {
+  testing::RecordingCalls calls;
+  fs_ = make_posix_file_system(calls);
+  StageOptions options;
+  options.durability = Durability::kUnsynced;
+  options.key_file = "key";
+  auto stage = StagedFolder::create(*fs_, dir_ / "runs/1/out", options).value();
+  put(stage, "a/key", "text");
+  ASSERT_THAT(stage.publish(), IsOk());
+  EXPECT_THAT(calls.calls(), ::testing::Each(::testing::Not(::testing::StartsWith("sync"))));
 }
 
 TEST_F(StagedFolderTest, FilesAreSyncedOnlyWhereTheStageIs) {

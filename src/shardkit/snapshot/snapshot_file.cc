@@ -78,7 +78,7 @@ Result<safetensors::FileLayout> lay_out_file(const Snapshot& snapshot, std::stri
 
 Status write_file(FileSystem& fs, const std::string& path, const Snapshot& snapshot,
                   const safetensors::FileLayout& layout) {
-  SHARDKIT_TRY(make_directories(fs, parent_path(path)));
+  SHARDKIT_TRY(make_directories(fs, parent_path(path), Durability::kSynced));
   SHARDKIT_TRY(fs.remove_all(path));
   SHARDKIT_ASSIGN(const std::unique_ptr<WritableFile> file, fs.create(path));
   SHARDKIT_TRY(file->reserve(layout.file_bytes));

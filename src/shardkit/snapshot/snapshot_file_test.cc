@@ -1,6 +1,7 @@
 // Snapshots on disk: what comes back, files of others, damage, faults at every call, a killed save.
 #include "shardkit/snapshot/snapshot_file.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -14,6 +15,7 @@
 #include "shardkit/state/compare.h"
 #include "shardkit/testing/faulty_calls.h"
 #include "shardkit/testing/matchers.h"
+#include "shardkit/testing/recording_calls.h"
 #include "shardkit/testing/temp_dir.h"
 #include "shardkit/testing/tensors.h"
 #include "shardkit/testing/tree_text.h"
@@ -164,6 +166,21 @@ TEST(SnapshotFile, OneRanksFaultLeavesAllOldFiles) {
     for (const Status& status : read) EXPECT_THAT(status, IsOk());
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir / "s"), {}), 2) << "no parts";
   }
+}
+
+TEST(SnapshotFile, NewFoldersAreDurableBeforeTheFileAppears) {
+  const TempDir dir;
+  testing::RecordingCalls calls;
+  const auto fs = make_posix_file_system(calls);
+  auto groups = make_thread_groups(1);
+  ASSERT_THAT(write_snapshot(*fs, dir / "runs/s", snapshot(1), *groups[0]), IsOk());
+  const std::string folder = dir / "runs/s/";
+  const std::string name = snapshot_file_name(1, 0);
+  EXPECT_THAT(calls.calls(),
+              ::testing::ElementsAre("make " + dir / "runs", "sync " + dir.path(),
+                                     "make " + dir / "runs/s", "sync " + dir / "runs",
+                                     "sync " + folder + "." + name + ".part",
+                                     "rename " + folder + name, "sync " + dir / "runs/s"));
 }
 
 TEST(SnapshotFile, APartThatAKilledSaveLeftIsReplaced) {

@@ -1,0 +1,56 @@
+// Folders that are made: which names reach the device, and what stands in the way.
+#include "shardkit/io/file_tree.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shardkit/io/system_calls.h"
+#include "shardkit/testing/faulty_calls.h"
+#include "shardkit/testing/matchers.h"
+#include "shardkit/testing/recording_calls.h"
+#include "shardkit/testing/temp_dir.h"
+
+namespace shardkit {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Fails;
+using testing::IsOk;
+using testing::TempDir;
+
+TEST(MakeDirectories, EachNewNameIsSynced) {
+  const TempDir dir;
+  testing::RecordingCalls calls;
+  const auto fs = make_posix_file_system(calls);
+  ASSERT_THAT(make_directories(*fs, dir / "a/b", Durability::kSynced), IsOk());
+  EXPECT_THAT(calls.calls(),
+              ElementsAre("make " + dir / "a", "sync " + dir.path(), "make " + dir / "a/b",
+                          "sync " + dir / "a"));
+  ASSERT_THAT(make_directories(*fs, dir / "a/b", Durability::kSynced), IsOk());
+  EXPECT_EQ(calls.calls().size(), 4u) << "nothing new";
+  ASSERT_THAT(make_directories(*fs, dir / "a/c", Durability::kUnsynced), IsOk());
+  EXPECT_EQ(calls.calls().size(), 5u) << "made, not synced";
+}
+
+TEST(MakeDirectories, AFolderThatCannotBeSyncedIsAnError) {
+  for (const int k : {1, 2}) {
+    const TempDir dir;
+    testing::FaultyCalls calls({.kind = testing::CallKind::kFsync, .k = k, .number = EIO});
+    const auto fs = make_posix_file_system(calls);
+    EXPECT_THAT(make_directories(*fs, dir / "a/b", Durability::kSynced),
+                Fails(ErrorCode::kIo, k == 1 ? dir.path() : dir / "a"));
+  }
+}
+
+TEST(MakeDirectories, AFileInTheWayIsAnError) {
+  const TempDir dir;
+  testing::write_file(dir / "a", "");
+  FileSystem& fs = posix_file_system();
+  EXPECT_THAT(make_directories(fs, dir / "a", Durability::kSynced),
+              Fails(ErrorCode::kInvalidArgument, "a folder is needed"));
+  EXPECT_THAT(make_directories(fs, dir / "a/b", Durability::kSynced),
+              Fails(ErrorCode::kInvalidArgument, "a folder is needed"));
+}
+
+}  // namespace
+}  // namespace shardkit
