@@ -34,7 +34,8 @@ Status make_directories(FileSystem& fs, const std::string& path, Durability dura
     return Error(ErrorCode::kInvalidArgument, "a folder is needed, but a file stands there")
         .in_file(path);
   }
-  const std::string parent = parent_path(path);
+  const std::string above = parent_path(path);
+  const std::string parent = above.empty() ? "." : above;
   if (path != "/") SHARDKIT_TRY(make_directories(fs, parent, durability));
   if (auto status = fs.make_directory(path); !status.ok()) {
     // Another process, or rank, may have been faster.

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "shardkit/io/system_calls.h"
 #include "shardkit/testing/faulty_calls.h"
 #include "shardkit/testing/matchers.h"
@@ -50,6 +52,15 @@ TEST(MakeDirectories, AFileInTheWayIsAnError) {
               Fails(ErrorCode::kInvalidArgument, "a folder is needed"));
   EXPECT_THAT(make_directories(fs, dir / "a/b", Durability::kSynced),
               Fails(ErrorCode::kInvalidArgument, "a folder is needed"));
+}
+
+TEST(MakeDirectories, BelowTheCurrentFolder) {
+  const TempDir dir;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(dir.path());
+  EXPECT_THAT(make_directories(posix_file_system(), "a/b", Durability::kSynced), IsOk());
+  std::filesystem::current_path(before);
+  EXPECT_TRUE(std::filesystem::is_directory(dir / "a/b"));
 }
 
 }  // namespace
