@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "shardkit/io/path.h"
 #include "shardkit/json/parse.h"
 #include "shardkit/json/patch.h"
 
@@ -96,6 +97,19 @@ Result<ModelConfig> parse_config(std::string text) {
   config.sizes.num_key_value_heads = size("num_key_value_heads");
   config.sizes.head_dim = size("head_dim");
   return config;
+}
+
+Result<std::optional<ModelConfig>> read_config(FileSystem& fs, const std::string& folder) {
+  constexpr std::uint64_t kLimit = 16 << 20;
+  const std::string path = join_path(folder, "config.json");
+  auto text = read_whole_file(fs, path, kLimit);
+  if (!text.ok()) {
+    if (text.error().code() == ErrorCode::kNotFound) return std::optional<ModelConfig>();
+    return std::move(text).error();
+  }
+  auto config = parse_config(*std::move(text));
+  if (!config.ok()) return std::move(config).error().in_file(path);
+  return std::optional(*std::move(config));
 }
 
 bool ties_word_embeddings(const ModelConfig& config) {

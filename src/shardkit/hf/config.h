@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shardkit/base/result.h"
+#include "shardkit/io/file_system.h"
 #include "shardkit/tensor/dtype.h"
 
 namespace shardkit::hf {
@@ -39,6 +40,10 @@ struct ModelConfig {
 /// @error kCorrupt the text is no JSON object, by the rules of json::parse with python_numbers
 /// @error kLimit   as json::parse
 Result<ModelConfig> parse_config(std::string text);
+
+/// config.json of a folder; nothing if there is none.
+/// @error as parse_config, with the file named; kLimit more than 16 MiB; kIo
+Result<std::optional<ModelConfig>> read_config(FileSystem& fs, const std::string& folder);
 
 /// Whether transformers ties the input and output embeddings: what the file says; where it says
 /// nothing, the default of the model type's configuration class (transformers 5.24); false for a

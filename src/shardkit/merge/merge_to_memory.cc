@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "shardkit/merge/tensor_file_internal.h"
+#include "shardkit/plan/tensor_file_internal.h"
 #include "shardkit/state/memory.h"
 
 namespace shardkit {
