@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "cli/compare_command.h"
 #include "cli/inspect_command.h"
 #include "cli/merge_command.h"
 #include "cli/signals.h"
@@ -69,6 +70,8 @@ int run(std::vector<std::string> args, Streams& streams) {
   add_merge_command(app, streams, result);
   add_inspect_command(app, streams, result);
   add_verify_command(app, streams, result);
+  add_test_command(app, streams, result);
+  add_diff_command(app, streams, result);
   // CLI11 takes the arguments from the back.
   std::reverse(args.begin(), args.end());
   try {

@@ -129,7 +129,7 @@ void print(const MergeReport& report, bool planned, std::ostream& out) {
 int merge(const Arguments& arguments, Streams& streams) {
   auto options = to_options(arguments);
   if (!options.ok()) return report_error(options.error(), arguments.json, streams);
-  ProgressLine progress(streams);
+  ProgressLine progress(streams, "merge");
   if (!arguments.quiet)
     options->transfer.on_progress = [&progress](const Progress& now) { progress.update(now); };
   FSDPModelMerger merger(posix_file_system(), *std::move(options));

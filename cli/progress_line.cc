@@ -37,7 +37,7 @@ void ProgressLine::update(const Progress& progress) {
   if (done > 0 && done < 1)
     text += fmt::format("  {} left", time_text(seconds / done * (1 - done)));
   if (!streams_.err_is_terminal) {
-    streams_.err << "merge: " << text << std::endl;
+    streams_.err << work_ << ": " << text << std::endl;
     return;
   }
   const auto filled = static_cast<std::size_t>(done * static_cast<double>(kBarWidth));

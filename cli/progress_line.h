@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string_view>
 
 #include "cli/command.h"
 #include "shardkit/transfer/transfer.h"
@@ -13,7 +14,8 @@ namespace shardkit::cli {
 /// plain line every ten seconds. Work that ends sooner prints nothing in a log.
 class ProgressLine {
  public:
-  explicit ProgressLine(Streams& streams) : streams_(streams) {}
+  /// @param work  "merge": what a line in a log starts with
+  ProgressLine(Streams& streams, std::string_view work) : streams_(streams), work_(work) {}
 
   void update(const Progress& progress);
   /// Ends the line on a terminal, so that what follows starts on its own.
@@ -23,6 +25,7 @@ class ProgressLine {
   using Clock = std::chrono::steady_clock;
 
   Streams& streams_;
+  const std::string_view work_;
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_log_ = Clock::now();
   bool drawn_ = false;

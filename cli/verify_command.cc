@@ -67,7 +67,7 @@ void print(const VerifyReport& report, bool against_checkpoint, std::ostream& ou
 }
 
 int verify(const Arguments& arguments, Streams& streams) {
-  ProgressLine progress(streams);
+  ProgressLine progress(streams, "verify");
   const auto report = run_verify(arguments, progress);
   progress.finish();
   if (!report.ok()) return report_error(report.error(), arguments.json, streams);

@@ -1,0 +1,67 @@
+#include "shardkit/merge/comparable.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "shardkit/checkpoint/discover.h"
+#include "shardkit/compare/catalog_of.h"
+#include "shardkit/compare/model_weights.h"
+#include "shardkit/merge/merge_source.h"
+#include "shardkit/merge/plain_tensors.h"
+
+namespace shardkit {
+namespace {
+
+Result<Comparable> open_checkpoint_to_compare(FileSystem& fs, CheckpointFolder folder,
+                                              const std::string& hf_folder, PlainTensors plain) {
+  SHARDKIT_ASSIGN(MergeSource source, open_merge_source(fs, std::move(folder), hf_folder, plain));
+  SHARDKIT_TRY(check_concatenated(fs, source, plain, source.catalog->tensors));
+  Comparable result;
+  result.path = source.checkpoint.path;
+  result.kind = fmt::format("FSDP checkpoint of {} ranks", source.checkpoint.world_size);
+  result.catalog = std::move(source.catalog);
+  result.config = std::move(source.config);
+  result.notes = std::move(source.checkpoint.notes);
+  result.notes.insert(result.notes.end(), result.catalog->warnings.begin(),
+                      result.catalog->warnings.end());
+  return result;
+}
+
+Result<Comparable> open_weights(FileSystem& fs, const std::string& path) {
+  SHARDKIT_ASSIGN(ModelWeights weights, read_weights(fs, path));
+  auto catalog = catalog_of(weights.tensors);
+  if (!catalog.ok()) return std::move(catalog).error().in_file(path);
+  return Comparable{path, std::move(weights.kind),
+                    std::make_shared<const Catalog>(*std::move(catalog)),
+                    std::move(weights.config), std::move(weights.notes)};
+}
+
+}  // namespace
+
+Result<Comparable> open_comparable(FileSystem& fs, const std::string& path,
+                                   const std::string& hf_folder, PlainTensors plain) {
+  SHARDKIT_ASSIGN(const FileInfo info, fs.info(path));
+  if (info.kind != FileKind::kDirectory) return open_weights(fs, path);
+  auto folder = discover_checkpoint(fs, path);
+  if (folder.ok()) return open_checkpoint_to_compare(fs, *std::move(folder), hf_folder, plain);
+  if (folder.error().code() != ErrorCode::kNotFound) return std::move(folder).error();
+  auto weights = open_weights(fs, path);
+  // Where there is neither, what discovery says of the folder helps more.
+  if (!weights.ok() && weights.error().code() == ErrorCode::kNotFound &&
+      !weights.error().tensor() && weights.error().file() == folder.error().file())
+    return std::move(folder).error();
+  return weights;
+}
+
+Result<Comparison> compare(FileSystem& fs, const Comparable& first, const Comparable& second,
+                           const hf::DTypeChoice& dtype, const ComparisonOptions& options) {
+  const hf::ModelConfig* config_a = first.config ? &*first.config : nullptr;
+  const hf::ModelConfig* config_b = second.config ? &*second.config : nullptr;
+  SHARDKIT_ASSIGN(const hf::DTypeChoice resolved,
+                  hf::resolve(dtype, config_a != nullptr ? config_a : config_b));
+  return compare_catalogs(fs, {first.catalog, resolved, config_a},
+                          {second.catalog, resolved, config_b}, options);
+}
+
+}  // namespace shardkit

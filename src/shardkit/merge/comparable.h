@@ -1,0 +1,41 @@
+// open_comparable(): whatever holds tensors (a checkpoint, a model folder, a file), to be compared.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardkit/base/result.h"
+#include "shardkit/checkpoint/catalog.h"
+#include "shardkit/checkpoint/catalog_builder.h"
+#include "shardkit/compare/compare_catalogs.h"
+#include "shardkit/hf/config.h"
+#include "shardkit/hf/dtype_choice.h"
+#include "shardkit/io/file_system.h"
+
+namespace shardkit {
+
+struct Comparable {
+  std::string path;  ///< the folder or file that was found
+  std::string kind;  ///< "FSDP checkpoint of 4 ranks", "model folder (safetensors)": for people
+  std::shared_ptr<const Catalog> catalog;
+  std::optional<hf::ModelConfig> config;
+  std::vector<std::string> notes;
+};
+
+/// A folder that discover_checkpoint() knows is a checkpoint; all else is for read_weights().
+///
+/// @param hf_folder  of a checkpoint: as for open_merge_source
+/// @param plain      of a checkpoint; as a merge, what is ambiguous is refused
+/// @error as discover_checkpoint, open_merge_source, check_concatenated, read_weights, catalog_of
+Result<Comparable> open_comparable(FileSystem& fs, const std::string& path,
+                                   const std::string& hf_folder = {},
+                                   PlainTensors plain = PlainTensors::kAuto);
+
+/// @param dtype  to what both are cast first; kAuto: what the first config of the two says
+/// @error as hf::resolve, compare_catalogs
+Result<Comparison> compare(FileSystem& fs, const Comparable& first, const Comparable& second,
+                           const hf::DTypeChoice& dtype, const ComparisonOptions& options);
+
+}  // namespace shardkit

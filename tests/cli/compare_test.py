@@ -1,0 +1,179 @@
+"""`test` and `diff`: checkpoints, model folders and files against each other."""
+import json
+import shutil
+import struct
+import unittest
+
+import program
+from program import DIFFERENCES, DONE, FIXTURES, REFUSED, SAMPLE, USAGE
+
+NEW = FIXTURES / "torch-2.13.0"
+
+
+def write_safetensors(path, tensors):
+    """tensors: {name: (dtype, shape, bytes)}."""
+    header, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(len(text).to_bytes(8, "little") + text +
+                     b"".join(data for _, _, data in tensors.values()))
+
+
+def with_float32(data, position, value):
+    return data[:4 * position] + struct.pack("<f", value) + data[4 * position + 4:]
+
+
+class CompareTest(program.ProgramTest):
+    def against(self, *flags, checkpoint=SAMPLE, reference=None, exit_code=DONE):
+        return self.run_program("test", "--backend", "fsdp", "--local_dir", checkpoint,
+                                "--test_hf_dir", reference or self.reference, *flags,
+                                exit_code=exit_code)
+
+    def diff(self, first, second, *flags, exit_code=DONE):
+        return self.run_program("diff", first, second, *flags, exit_code=exit_code)
+
+    def setUp(self):
+        super().setUp()
+        self.reference = self.folder / "reference"
+        self.tensors = program.read_safetensors(SAMPLE / "expected.safetensors")
+
+    def write_reference(self):
+        write_safetensors(self.reference / "model.safetensors", self.tensors)
+
+    def change(self, name, position, value):
+        dtype, shape, data = self.tensors[name]
+        self.tensors[name] = (dtype, shape, with_float32(data, position, value))
+
+    def test_every_layout_equals_what_went_in(self):
+        for case in ["fsdp2_fp32_w4", "hsdp_tp_fp32_w8", "fsdp1_shardedtensor_fp32_w4",
+                     "tp_uneven_fp32_w12", "fsdp2_bf16_tied_w2", "dtypes_w2", "views_w2",
+                     "buffers_mixed_w4", "placements_fp32_w4"]:
+            with self.subTest(case=case):
+                folder = NEW / case
+                count = len(json.loads((folder / "expected.json").read_text())["tensors"])
+                text = "%d of %d tensors equal" % (count, count)
+                reference = folder / "expected.safetensors"
+                self.assertIn(text, self.against(checkpoint=folder, reference=reference).stdout)
+                self.assertIn(text, self.diff(folder, reference).stdout)
+
+    def test_what_a_merge_wrote(self):
+        for flags in [(), ("--max-shard-size", "20KB")]:
+            self.merge(SAMPLE, "--overwrite", *flags)
+            self.assertIn("27 of 27 tensors equal", self.against(reference=self.out).stdout)
+        # As stored, float32 against bfloat16.
+        self.assertIn("0 of 27", self.diff(SAMPLE, self.out, exit_code=DIFFERENCES).stdout)
+        self.diff(SAMPLE, self.out, "--dtype", "bfloat16")
+
+    def test_pytorch_model_bin(self):
+        case = NEW / "formats_w1"
+        rank = case / "model_world_size_1_rank_0.pt"
+        self.reference.mkdir()
+        shutil.copy(rank, self.reference / "pytorch_model.bin")
+        self.assertIn("3 of 3", self.against(checkpoint=case).stdout)
+        (self.reference / "pytorch_model.bin").rename(self.reference / "part.bin")
+        index = self.reference / "pytorch_model.bin.index.json"
+        names = program.read_safetensors(case / "expected.safetensors")
+        index.write_text(json.dumps({"weight_map": {name: "part.bin" for name in names}}))
+        self.assertIn("3 of 3", self.against(checkpoint=case).stdout)
+        index.write_text(json.dumps({"weight_map": {"more": "part.bin"}}))
+        self.assertIn("'more'", self.against(checkpoint=case, exit_code=REFUSED).stderr)
+        self.assertIn("3 of 3", self.diff(rank, case / "formats" / "protocol5.pt").stdout)
+
+    def test_two_checkpoints_of_other_world_sizes(self):
+        done = self.diff(SAMPLE, NEW / "hsdp_tp_fp32_w8")
+        self.assertIn("27 of 27 tensors equal", done.stdout)
+        self.assertIn("4 ranks", done.stdout)
+        self.assertIn("8 ranks", done.stdout)
+
+    def test_every_difference_the_largest_first(self):
+        self.change("model.norm.weight", 7, 50.0)
+        self.change("lm_head.weight", 97 * 24 + 5, 900.0)
+        self.change("lm_head.weight", 98 * 24 + 1, float("nan"))
+        self.change("model.embed_tokens.weight", 3, 700.0)
+        del self.tensors["model.layers.1.mlp.up_proj.weight"]
+        self.tensors["more.weight"] = ("F32", [1], bytes(4))
+        bias = "model.layers.0.self_attn.q_proj.bias"
+        self.tensors[bias] = ("F32", [2, 12], self.tensors[bias][2])
+        scale = "model.layers.0.input_layernorm.weight"
+        self.tensors[scale] = ("I32", [24], self.tensors[scale][2])
+        self.write_reference()
+        for threads in ["1", "2"]:
+            done = self.against("--json", "--threads", threads, exit_code=DIFFERENCES)
+            result = json.loads(done.stdout)
+            self.assertEqual((result["status"], result["tensors"], result["equal"]),
+                             ("differences", 28, 21))
+            self.assertEqual([(d["tensor"], d["kind"]) for d in result["differences"]],
+                             [("model.layers.1.mlp.up_proj.weight", "only_in_first"),
+                              ("more.weight", "only_in_second"), (bias, "shape"),
+                              (scale, "dtype"), ("lm_head.weight", "values"),
+                              ("model.embed_tokens.weight", "values"),
+                              ("model.norm.weight", "values")])
+            head, embedding = result["differences"][4:6]
+            self.assertEqual((head["differing"], head["first_index"], head["largest_error"],
+                              head["second"]), (2, [97, 5], "inf", 900))
+            self.assertEqual((embedding["differing"], embedding["first_index"]), (1, [0, 3]))
+            self.assertAlmostEqual(embedding["largest_error"], 700, delta=5)
+        text = self.against(exit_code=DIFFERENCES).stdout
+        for part in ["21 of 28 tensors equal", "only in the reference", "[24] in the checkpoint",
+                     "int32 in the reference", "2 of 2376 elements", "first at [97, 5]"]:
+            self.assertIn(part, text)
+        self.assertEqual(self.against("--quiet", exit_code=DIFFERENCES).stdout, "")
+
+    def test_tolerances(self):
+        value = struct.unpack_from("<f", self.tensors["model.norm.weight"][2])[0]
+        self.change("model.norm.weight", 0, value * (1 + 2e-7))
+        self.write_reference()
+        self.against()  # both are cast to bfloat16
+        self.against("--dtype", "float32")
+        self.against("--dtype", "float32", "--rtol", "0", "--atol", "0", exit_code=DIFFERENCES)
+        self.assertIn("26 of 27", self.diff(SAMPLE, self.reference, exit_code=DIFFERENCES).stdout)
+        self.diff(SAMPLE, self.reference, "--rtol", "1e-6")
+        self.against("--atol", "-1", exit_code=USAGE)
+        self.against("--atol", "nan", exit_code=USAGE)
+
+    def test_nan_is_never_equal(self):
+        self.change("model.norm.weight", 7, float("nan"))
+        self.write_reference()
+        done = self.diff(self.reference, self.reference, exit_code=DIFFERENCES)
+        self.assertIn("26 of 27", done.stdout)
+        self.assertIn("nan against nan", done.stdout)
+
+    def test_ties_are_resolved(self):
+        tied = NEW / "fsdp2_bf16_tied_w2"
+        self.merge(tied)
+        self.assertNotIn("lm_head.weight", program.read_model(self.out))
+        done = self.against(checkpoint=tied, reference=self.out)
+        self.assertIn("27 of 27 tensors equal", done.stdout)
+        self.assertIn("'lm_head.weight' is compared with 'model.embed_tokens.weight'", done.stdout)
+
+    def test_what_is_no_reference(self):
+        empty = self.folder / "empty"
+        empty.mkdir()
+        for reference, text in [(self.folder / "nowhere", "nowhere"), (empty, "no"),
+                                (SAMPLE / "model_world_size_4_rank_1.pt", "whole tensors"),
+                                (NEW / "formats_w1" / "formats" / "meta_tensor.pt", "meta")]:
+            with self.subTest(reference=reference.name):
+                done = self.run_program("test", "--local_dir", SAMPLE, "--test_hf_dir", reference)
+                self.assertIn(done.returncode, (USAGE, REFUSED))
+                self.assertIn(text, done.stderr)
+        self.run_program("test", "--local_dir", SAMPLE, exit_code=USAGE)
+
+    def test_a_truncated_reference(self):
+        self.write_reference()
+        path = self.reference / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:-1])
+        self.assertIn(str(path), self.against(exit_code=REFUSED).stderr)
+
+    def test_nothing_is_written(self):
+        self.write_reference()
+        before = program.snapshot(self.folder)
+        self.against()
+        self.diff(self.reference, self.reference)
+        self.assertEqual(program.snapshot(self.folder), before)
+
+
+if __name__ == "__main__":
+    unittest.main()
