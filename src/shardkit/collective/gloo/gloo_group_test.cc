@@ -151,6 +151,26 @@ TEST(GlooMeeting, WhoDoesNotComeIsNamed) {
   EXPECT_THAT(in_folder[2], Fails(ErrorCode::kPeer, "rank 1 had not come in time"));
 }
 
+// Rank 1 is killed when it has said all, while rank 2 is awaited, and comes again.
+TEST(GlooMeeting, WhoDiesWhileOthersAreAwaitedMayComeAgain) {
+  const int port = free_port();
+  const auto statuses = run_processes(4, [&](int rank) -> Status {
+    std::jthread death;
+    if (rank == 1)
+      death = std::jthread([] {
+        std::this_thread::sleep_for(milliseconds(400));
+        ::kill(::getpid(), SIGKILL);
+      });
+    if (rank == 3) std::this_thread::sleep_for(milliseconds(800));
+    if (rank == 2) std::this_thread::sleep_for(milliseconds(1200));
+    SHARDKIT_ASSIGN(auto group,
+                    make_gloo_group(launched(rank == 3 ? 1 : rank, 3, port), hasty(seconds(20))));
+    return all_ranks_are_there(*group);
+  });
+  for (const int rank : {0, 2, 3}) EXPECT_THAT(statuses[static_cast<std::size_t>(rank)], IsOk());
+  EXPECT_THAT(statuses[1], Fails(ErrorCode::kInternal, "killed by signal 9"));
+}
+
 // Who has left its card late, and then does not connect, gets no time of its own for that.
 TEST(GlooMeeting, ConnectionsAreMadeUntilTheSameDeadline) {
   const TempDir folder;

@@ -74,6 +74,9 @@ struct Guest {
   bool greeted = false;  // it is no stranger
   int rank = 0;
   std::size_t whole = 0;  // length of header and card, when the header is there
+  bool gone = false;
+
+  bool said_all() const { return whole > 0 && bytes.size() == whole; }
 };
 
 class Host {
@@ -121,21 +124,17 @@ class Host {
     while (auto missing = first_missing()) {
       std::vector<pollfd> sockets{{listener.fd(), POLLIN, 0}};
       for (const Guest& guest : guests_)
-        sockets.push_back({guest.socket.fd(),
-                           static_cast<short>(guest.whole > 0 && guest.bytes.size() == guest.whole
-                                                  ? 0
-                                                  : POLLIN),
-                           0});
+        // Who has said all may still die while others are awaited.
+        sockets.push_back(
+            {guest.socket.fd(), static_cast<short>(guest.said_all() ? POLLRDHUP : POLLIN), 0});
       if (!wait_for(sockets, meeting_.deadline))
         return Error(ErrorCode::kPeer,
                      fmt::format("making a group of {} ranks: rank {} had not come in time",
                                  meeting_.size, *missing));
-      // Backwards, for some are removed; those who come now are at the end.
-      for (std::size_t i = guests_.size(); i-- > 0;) {
-        if (sockets[i + 1].revents == 0) continue;
-        SHARDKIT_ASSIGN(const bool stays, listen_to(guests_[i]));
-        if (!stays) guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
-      }
+      // In the order in which they came: one that is gone, before one who comes in its stead.
+      for (std::size_t i = 0; i < guests_.size(); ++i)
+        if (sockets[i + 1].revents != 0) SHARDKIT_TRY(listen_to(guests_[i]));
+      std::erase_if(guests_, [](const Guest& guest) { return guest.gone; });
       Socket guest(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (guest.fd() >= 0) guests_.push_back({std::move(guest), {}});
     }
@@ -148,18 +147,26 @@ class Host {
     return std::nullopt;
   }
 
-  // False: it is no rank, or is gone.
-  Result<bool> listen_to(Guest& guest) {
+  // Also finds out that it is gone, or no rank.
+  Status listen_to(Guest& guest) {
     constexpr std::size_t kHeader = kHeaderNumbers * kNumberBytes;
     const bool open =
         receive_some(guest.socket, guest.bytes, guest.whole > 0 ? guest.whole : kHeader);
+    if (!open) {
+      guest.gone = true;
+      if (guest.said_all()) cards_[static_cast<std::size_t>(guest.rank)].reset();
+      return {};
+    }
     if (guest.whole == 0 && guest.bytes.size() == kHeader) {
       MessageReader in(guest.bytes);
       const auto greeting = in.number();
       const auto rank = in.number();
       const auto size = in.number();
       const auto length = in.number();
-      if (*greeting != kGreeting) return false;  // somebody else, who hit upon this port
+      if (*greeting != kGreeting) {  // somebody else, who hit upon this port
+        guest.gone = true;
+        return {};
+      }
       guest.greeted = true;
       if (*size != meeting_.size || *rank < 1 || *rank >= meeting_.size ||
           *length != static_cast<std::int64_t>(cards_[0]->size()))
@@ -169,16 +176,15 @@ class Host {
       guest.rank = static_cast<int>(*rank);
       guest.whole = kHeader + static_cast<std::size_t>(*length);
     }
-    if (guest.whole > 0 && guest.bytes.size() == guest.whole) {
+    if (guest.said_all()) {
       auto& card = cards_[static_cast<std::size_t>(guest.rank)];
-      if (card && open)
+      if (card)
         return Error(ErrorCode::kPeer,
                      fmt::format("making a group of {} ranks: two came as rank {}", meeting_.size,
                                  guest.rank));
       card = guest.bytes.substr(kHeader);
     }
-    if (!open && guest.rank > 0) cards_[static_cast<std::size_t>(guest.rank)].reset();
-    return open;
+    return {};
   }
 
   Status answer(const Status& came) {
