@@ -317,17 +317,19 @@ Result<std::string> choose_address(const GlooOptions& options, const Fn& otherwi
   return otherwise();
 }
 
-/// @param meet  exchanges cards with the other ranks
-template <typename Fn>
+/// @param own_address  where the options leave it open
+/// @param meet         exchanges cards with the other ranks
+template <typename AddressFn, typename MeetFn>
 Result<std::unique_ptr<ProcessGroup>> make_group(const Meeting& meeting, const MeshCall& now,
-                                                 const Result<std::string>& address,
-                                                 const GlooOptions& options, const Fn& meet) {
+                                                 const GlooOptions& options,
+                                                 const AddressFn& own_address,
+                                                 const MeetFn& meet) {
   std::vector<int> outermost(static_cast<std::size_t>(meeting.size));
   std::iota(outermost.begin(), outermost.end(), 0);
   std::unique_ptr<GlooMesh> mesh;
   if (meeting.size > 1) {
-    if (!address.ok()) return address.error();
-    SHARDKIT_ASSIGN(auto device, open_gloo_device(*address));
+    SHARDKIT_ASSIGN(const std::string address, choose_address(options, own_address));
+    SHARDKIT_ASSIGN(auto device, open_gloo_device(address));
     SHARDKIT_ASSIGN(mesh, GlooMesh::open(std::move(device), meeting.rank, meeting.size,
                                          message_bytes(meeting.size)));
     SHARDKIT_ASSIGN(const std::vector<std::string> cards, meet(mesh->card()));
@@ -355,12 +357,13 @@ Result<std::unique_ptr<ProcessGroup>> make_gloo_group(const LaunchEnvironment& e
   SHARDKIT_TRY(check_options(environment.rank, environment.size, options));
   const MeshCall now = making_a_group(options);
   const Meeting meeting{environment.rank, environment.size, now.deadline};
-  const auto address = choose_address(options, [&]() -> Result<std::string> {
+  const auto own_address = [&]() -> Result<std::string> {
     SHARDKIT_ASSIGN(const auto master,
-                    resolve(environment.master_address, environment.master_port));
-    return own_address_towards(master.front());
-  });
-  return make_group(meeting, now, address, options, [&](const std::string& card) {
+                    resolve_until(environment.master_address, environment.master_port,
+                                  now.deadline));
+    return own_address_towards(master);
+  };
+  return make_group(meeting, now, options, own_address, [&](const std::string& card) {
     return meet_at_master(environment, meeting, card);
   });
 }
@@ -370,9 +373,8 @@ Result<std::unique_ptr<ProcessGroup>> make_gloo_group(const std::string& folder,
   SHARDKIT_TRY(check_options(rank, size, options));
   const MeshCall now = making_a_group(options);
   const Meeting meeting{rank, size, now.deadline};
-  const auto address =
-      choose_address(options, [] { return Result<std::string>(default_own_address()); });
-  return make_group(meeting, now, address, options, [&](const std::string& card) {
+  const auto own_address = [] { return Result<std::string>(default_own_address()); };
+  return make_group(meeting, now, options, own_address, [&](const std::string& card) {
     return meet_in_folder(folder, meeting, card);
   });
 }

@@ -39,7 +39,8 @@ struct GlooOptions {
 ///
 /// @error kUnsupported      built without Gloo
 /// @error kInvalidArgument  the environment or the options are contradictory, or name nothing here
-/// @error kIo               no port can be opened, or none at the master's address
+/// @error kNotFound         the master's name has no address, until the start's end
+/// @error kIo               no port can be opened, or there is no way to the master
 /// @error kPeer             a rank did not come in time; the message names it
 Result<std::unique_ptr<ProcessGroup>> make_gloo_group(const LaunchEnvironment& environment,
                                                       const GlooOptions& options = {});
@@ -49,6 +50,7 @@ Result<std::unique_ptr<ProcessGroup>> make_gloo_group(const LaunchEnvironment& e
 /// @param folder  exists, and is used for one group only: what an earlier one left is an error
 /// @param rank    0 to size - 1, another one in each process
 /// @param size    at least 1, the same in all processes
+/// @error as above, but kNotFound  there is no such folder
 Result<std::unique_ptr<ProcessGroup>> make_gloo_group(const std::string& folder, int rank, int size,
                                                       const GlooOptions& options = {});
 

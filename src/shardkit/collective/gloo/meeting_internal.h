@@ -22,6 +22,7 @@ struct Meeting {
 /// @return all cards, by rank
 /// @error kInvalidArgument  an earlier group has left a file of this rank there
 /// @error kPeer             a rank did not come in time
+/// @error kNotFound         there is no such folder
 /// @error kIo
 Result<std::vector<std::string>> meet_in_folder(const std::string& folder, const Meeting& meeting,
                                                 const std::string& card);
@@ -29,8 +30,10 @@ Result<std::vector<std::string>> meet_in_folder(const std::string& folder, const
 /// Sends `card` to rank 0, which listens at the environment's master port of all its addresses, and
 /// waits for all cards; they are as long as each other.
 ///
-/// @error kPeer  a rank did not come in time, or came twice; what rank 0 found wrong, on all ranks
-/// @error kIo    rank 0 cannot listen, or nobody can find the master's address
+/// @error kPeer      a rank did not come in time, or came twice; what rank 0 found wrong, on all
+///                   ranks
+/// @error kNotFound  the master's name has no address, until the deadline
+/// @error kIo        rank 0 cannot listen, or a rank has no socket to reach it
 Result<std::vector<std::string>> meet_at_master(const LaunchEnvironment& environment,
                                                 const Meeting& meeting, const std::string& card);
 

@@ -4,7 +4,6 @@
 // the card's length, and the card; by rank 0 a code, a length, and the cards in the order of ranks,
 // or the text of the error of that code.
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -28,18 +27,6 @@ constexpr std::size_t kReplyNumbers = 2;
 constexpr std::size_t kNumberBytes = 8;
 constexpr std::size_t kLongestReply = 1 << 30;
 constexpr auto kPause = std::chrono::milliseconds(20);
-
-/// Waits for one of `sockets`. False: the deadline has passed.
-bool wait_for(std::vector<pollfd>& sockets, Clock::time_point deadline) {
-  for (;;) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return false;
-    const int ready = ::poll(sockets.data(), sockets.size(),
-                             static_cast<int>(std::min<std::int64_t>(left, 60000)));
-    if (ready > 0) return true;
-  }
-}
 
 bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
@@ -87,9 +74,7 @@ class Host {
   }
 
   Result<std::vector<std::string>> run(const LaunchEnvironment& environment) {
-    SHARDKIT_ASSIGN(const auto addresses,
-                    resolve(environment.master_address, environment.master_port));
-    SHARDKIT_ASSIGN(const Socket listener, listen(addresses.front(), environment));
+    SHARDKIT_ASSIGN(const Socket listener, listen_everywhere(environment.master_port));
     const Status came = receive_cards(listener);
     const Status told = answer(came);
     SHARDKIT_TRY(came);
@@ -100,26 +85,6 @@ class Host {
   }
 
  private:
-  static Result<Socket> listen(const SocketAddress& master,
-                               const LaunchEnvironment& environment) {
-    SocketAddress any;
-    any.length = master.length;
-    any.storage.ss_family = master.storage.ss_family;
-    const auto port = htons(static_cast<std::uint16_t>(environment.master_port));
-    if (master.storage.ss_family == AF_INET6)
-      reinterpret_cast<sockaddr_in6*>(&any.storage)->sin6_port = port;
-    else
-      reinterpret_cast<sockaddr_in*>(&any.storage)->sin_port = port;
-    Socket socket(::socket(any.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const int on = 1;
-    if (socket.fd() >= 0) ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (socket.fd() < 0 || ::bind(socket.fd(), any.get(), any.length) != 0 ||
-        ::listen(socket.fd(), SOMAXCONN) != 0)
-      return socket_error(fmt::format("rank 0 cannot listen at port {} (MASTER_PORT)",
-                                      environment.master_port));
-    return socket;
-  }
-
   Status receive_cards(const Socket& listener) {
     while (auto missing = first_missing()) {
       std::vector<pollfd> sockets{{listener.fd(), POLLIN, 0}};
@@ -214,22 +179,12 @@ class Host {
 /// Tries again until rank 0 listens.
 Result<Socket> connect_with_host(const LaunchEnvironment& environment, const Meeting& meeting) {
   for (;;) {
+    // Each time: rank 0 may come again elsewhere.
     SHARDKIT_ASSIGN(const auto addresses,
-                    resolve(environment.master_address, environment.master_port));
-    Error last(ErrorCode::kPeer, "");
-    for (const SocketAddress& address : addresses) {
-      Socket socket(
-          ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      if (socket.fd() < 0) return socket_error("a socket");
-      int failed = ::connect(socket.fd(), address.get(), address.length) == 0 ? 0 : errno;
-      if (failed == EINPROGRESS) {
-        std::vector<pollfd> one{{socket.fd(), POLLOUT, 0}};
-        socklen_t length = sizeof(failed);
-        if (wait_for(one, meeting.deadline))
-          ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &failed, &length);
-      }
-      if (failed == 0) return socket;
-    }
+                    resolve_until(environment.master_address, environment.master_port,
+                                  meeting.deadline));
+    auto socket = connect_with_first(addresses, meeting.deadline);
+    if (socket.ok() || socket.error().code() != ErrorCode::kPeer) return socket;
     if (Clock::now() + kPause >= meeting.deadline)
       return Error(ErrorCode::kPeer,
                    fmt::format("making a group of {} ranks: rank 0 had not come in time: nobody "

@@ -1,0 +1,85 @@
+// Meetings in networks that behave as the test wants.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+
+#include "shardkit/collective/gloo/private_network_test_util.h"
+#include "shardkit/testing/matchers.h"
+#include "shardkit/testing/temp_dir.h"
+
+namespace shardkit::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// The first rank that does not do well.
+Status all_well(const std::vector<Status>& statuses) {
+  for (const Status& status : statuses) SHARDKIT_TRY(status);
+  return {};
+}
+
+Status write_to(const std::string& path, std::string_view text, std::ios::openmode mode) {
+  std::ofstream file(path, std::ios::out | mode);
+  file << text << std::flush;
+  return expect(file.good(), "a file that can be written");
+}
+
+#define SKIP_IF_UNSUPPORTED(status)                                       \
+  if (!(status).ok() && (status).error().code() == ErrorCode::kUnsupported) \
+  GTEST_SKIP() << (status).error().what()
+
+// Where few ports are given to whoever connects, and MASTER_PORT is one of them, rank 1 is sure to
+// get it for one of the many times that it asks whether rank 0 is there.
+TEST(PrivateNetwork, AConnectionWithItselfIsNone) {
+  const Status status = run_in_private_network([]() -> Status {
+    SHARDKIT_TRY(write_to("/proc/sys/net/ipv4/ip_local_port_range", "40000 40015", {}));
+    return all_well(run_processes(2, [](int rank) -> Status {
+      if (rank == 0) std::this_thread::sleep_for(seconds(2));
+      SHARDKIT_ASSIGN(auto group, make_gloo_group({"test", rank, 2, "127.0.0.1", 40000},
+                                                  gloo_test_options()));
+      return group->barrier();
+    }));
+  });
+  SKIP_IF_UNSUPPORTED(status);
+  EXPECT_THAT(status, IsOk());
+}
+
+TEST(PrivateNetwork, AMastersNameThatIsKnownLate) {
+  const TempDir folder;
+  const std::string hosts = folder / "hosts";
+  GlooOptions options;
+  options.start_timeout = seconds(20);
+  const Status status = run_in_private_network([&]() -> Status {
+    SHARDKIT_TRY(write_to(hosts, "127.0.0.1 localhost\n", {}));
+    SHARDKIT_TRY(expect(::mount(hosts.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) == 0,
+                        "a list of hosts of its own"));
+    return all_well(run_processes(3, [&](int rank) -> Status {
+      if (rank == 2) {
+        std::this_thread::sleep_for(milliseconds(700));
+        return write_to(hosts, "127.0.0.1 late.test\n", std::ios::app);
+      }
+      SHARDKIT_ASSIGN(auto group, make_gloo_group({"test", rank, 2, "late.test", 29400}, options));
+      return group->barrier();
+    }));
+  });
+  SKIP_IF_UNSUPPORTED(status);
+  EXPECT_THAT(status, IsOk());
+}
+
+TEST(PrivateNetwork, AMastersNameThatIsNeverKnown) {
+  GlooOptions options;
+  options.start_timeout = milliseconds(600);
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = run_in_private_network([&]() -> Status {
+    auto group = make_gloo_group({"test", 1, 2, "never.test", 29400}, options);
+    return group.ok() ? Status() : group.error();
+  });
+  SKIP_IF_UNSUPPORTED(status);
+  EXPECT_THAT(status, Fails(ErrorCode::kNotFound, "the host 'never.test' has no address"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(3));
+}
+
+}  // namespace
+}  // namespace shardkit::testing

@@ -1,0 +1,42 @@
+// A network of a test's own, where the system lets it make one.
+#pragma once
+
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+
+#include "shardkit/collective/gloo/processes_test_util.h"
+
+namespace shardkit::testing {
+
+/// From now on this process, and those that it forks, have a network with a loopback alone, and
+/// what they mount is nobody else's. @error kUnsupported  it may not
+inline Status enter_private_network() {
+  constexpr std::string_view kLoopback = "lo";
+  if (::unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 ||
+      ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    return Error(ErrorCode::kUnsupported, "no network of its own");
+  const int fd = ::socket(AF_INET, SOCK_DGRAM, 0);
+  ifreq request{};
+  std::copy(kLoopback.begin(), kLoopback.end(), request.ifr_name);
+  request.ifr_flags = IFF_UP;
+  const bool is_up = ::ioctl(fd, SIOCSIFFLAGS, &request) == 0;
+  ::close(fd);
+  return expect(is_up, "a loopback that is up");
+}
+
+/// What `fn` returns in a process of its own that has a private network.
+inline Status run_in_private_network(const std::function<Status()>& fn) {
+  return run_processes(1, [&](int) -> Status {
+    SHARDKIT_TRY(enter_private_network());
+    return fn();
+  })[0];
+}
+
+}  // namespace shardkit::testing
