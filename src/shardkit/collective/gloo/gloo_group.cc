@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "shardkit/collective/call_message_internal.h"
+#include "shardkit/collective/gloo/card_internal.h"
 #include "shardkit/collective/gloo/meeting_internal.h"
 #include "shardkit/collective/gloo/mesh_internal.h"
 #include "shardkit/collective/gloo/network_internal.h"
@@ -333,6 +334,8 @@ Result<std::unique_ptr<ProcessGroup>> make_group(const Meeting& meeting, const M
     SHARDKIT_ASSIGN(mesh, GlooMesh::open(std::move(device), meeting.rank, meeting.size,
                                          message_bytes(meeting.size)));
     SHARDKIT_ASSIGN(const std::vector<std::string> cards, meet(mesh->card()));
+    if (Status fit = check_addresses(cards); !fit.ok())
+      return Error(fit.error().code(), fmt::format("{}: {}", now.op, fit.error().what()));
     SHARDKIT_TRY(mesh->connect(cards, now));
   }
   auto group = std::make_unique<GlooGroup>(meeting.rank, std::move(outermost), std::move(mesh),

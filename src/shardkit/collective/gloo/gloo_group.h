@@ -24,6 +24,8 @@ struct GlooOptions {
   /// ("eth0"), or an address or name of this host. At most one of them. With neither,
   /// GLOO_SOCKET_IFNAME names the interface, as for torch.distributed; else it is the address from
   /// which the master's is reached, or, with a folder, that of the host's name, or the loopback's.
+  /// Where a host's own name leads to its loopback (as Debian's 127.0.1.1), that is of no use among
+  /// several hosts: an error says so.
   std::string interface;
   std::string host;
 };
@@ -38,7 +40,8 @@ struct GlooOptions {
 /// A group holds a thread, and for each other rank a socket and about 14 KiB + 72 * size bytes.
 ///
 /// @error kUnsupported      built without Gloo
-/// @error kInvalidArgument  the environment or the options are contradictory, or name nothing here
+/// @error kInvalidArgument  the environment or the options are contradictory, or name nothing here; or
+///                          a rank on one of several hosts has a loopback's address
 /// @error kNotFound         the master's name has no address, until the start's end
 /// @error kIo               no port can be opened, or there is no way to the master
 /// @error kPeer             a rank did not come in time; the message names it

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "shardkit/collective/gloo/card_internal.h"
+#include "shardkit/collective/gloo/network_internal.h"
 #include "shardkit/collective/gloo/processes_test_util.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/temp_dir.h"
@@ -188,7 +189,7 @@ TEST(GlooMeeting, ConnectionsAreMadeUntilTheSameDeadline) {
     address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address->sin_port = 0xffff;
     std::this_thread::sleep_for(milliseconds(1500));
-    std::ofstream(folder / "unfinished") << make_card(doors);
+    std::ofstream(folder / "unfinished") << make_card(doors, kUnknownHost);
     std::filesystem::rename(folder / "unfinished", folder / "rank_1.card");
     return {};
   });

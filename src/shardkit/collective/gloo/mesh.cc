@@ -18,6 +18,7 @@
 #include "shardkit/collective/gloo/alarm_internal.h"
 #include "shardkit/collective/gloo/card_internal.h"
 #include "shardkit/collective/gloo/mesh_internal.h"
+#include "shardkit/collective/gloo/network_internal.h"
 #include "shardkit/collective/gloo/sigpipe_internal.h"
 #include "shardkit/collective/message.h"
 
@@ -164,7 +165,7 @@ std::string GlooMesh::State::open() {
     const gloo::transport::tcp::Address own(context->createPair(peer)->address().bytes());
     doors[static_cast<std::size_t>(peer)] = {own.getSockaddr(), own.getSeq()};
   });
-  return make_card(doors);
+  return make_card(doors, number_of_this_host());
 }
 
 // False: the deadline has passed.

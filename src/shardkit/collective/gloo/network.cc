@@ -3,6 +3,7 @@
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <thread>
 
@@ -138,6 +140,18 @@ std::string default_own_address() {
   if (::gethostname(name.data(), name.size() - 1) == 0)
     if (auto address = own_address_of(name.data()); address.ok()) return *address;
   return "127.0.0.1";
+}
+
+std::int64_t number_of_this_host() {
+  // A system since its start, and one of its networks.
+  std::string host;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), host);
+  struct stat network {};
+  if (host.empty() || ::stat("/proc/self/ns/net", &network) != 0) return kUnknownHost;
+  host += std::to_string(network.st_ino);
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const char c : host) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return static_cast<std::int64_t>(hash);
 }
 
 bool wait_for(std::vector<pollfd>& sockets, NetworkDeadline deadline) {

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -62,6 +63,11 @@ Result<std::string> own_address_towards(std::span<const SocketAddress> others);
 
 /// The address of this host's name, or the loopback's where that does not work.
 std::string default_own_address();
+
+/// Equal for processes that share a loopback, another one for others; kUnknownHost where the system
+/// does not tell.
+std::int64_t number_of_this_host();
+constexpr std::int64_t kUnknownHost = 0;
 
 /// Waits for one of `sockets`. False: the deadline has passed.
 bool wait_for(std::vector<pollfd>& sockets, NetworkDeadline deadline);

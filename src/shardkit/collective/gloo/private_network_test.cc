@@ -81,5 +81,22 @@ TEST(PrivateNetwork, AMastersNameThatIsNeverKnown) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(3));
 }
 
+// As on two hosts whose own names lead to 127.0.1.1.
+TEST(PrivateNetwork, ALoopbackIsNoAddressForAnotherHost) {
+  const TempDir folder;
+  const auto statuses = run_processes(3, [&](int rank) -> Status {
+    if (rank == 2) SHARDKIT_TRY(enter_private_network());
+    const auto start = std::chrono::steady_clock::now();
+    auto group = make_gloo_group(folder.path(), rank, 3, gloo_test_options());
+    SHARDKIT_TRY(expect(std::chrono::steady_clock::now() - start < seconds(20), "no long wait"));
+    return group.ok() ? Status() : group.error();
+  });
+  SKIP_IF_UNSUPPORTED(statuses[2]);
+  for (const Status& status : statuses)
+    EXPECT_THAT(status, Fails(ErrorCode::kInvalidArgument,
+                              "rank 0 has the address of its host's loopback, and rank 2 is on "
+                              "another host"));
+}
+
 }  // namespace
 }  // namespace shardkit::testing
