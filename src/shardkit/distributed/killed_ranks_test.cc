@@ -5,6 +5,7 @@
 #include "shardkit/collective/gloo/processes_test_util.h"
 #include "shardkit/distributed/broadcast.h"
 #include "shardkit/distributed/distribute.h"
+#include "shardkit/distributed/gather.h"
 #include "shardkit/distributed/whole_tensors_test_util.h"
 
 namespace shardkit {
@@ -25,14 +26,19 @@ constexpr int kRanks = 3;
 constexpr auto kDeadline = std::chrono::seconds(10);
 
 /// Hands every call to another group, and kills its process instead of the call of a given number.
+/// The calls of subgroups count as well.
 class FatalGroup : public ProcessGroup {
  public:
-  FatalGroup(ProcessGroup& group, int fatal_call)
-      : ProcessGroup(group.rank(), group.size(), {}), group_(group), left_(fatal_call) {}
+  /// @param left  calls until the fatal one
+  FatalGroup(ProcessGroup& group, int& left)
+      : ProcessGroup(group.rank(), group.size(), {}), group_(group), left_(left) {}
+  FatalGroup(std::unique_ptr<ProcessGroup> subgroup, int& left) : FatalGroup(*subgroup, left) {
+    owned_ = std::move(subgroup);
+  }
 
  private:
   Status run(const CollectiveCall& call, TimePoint) override {
-    if (left_-- == 0) ::kill(::getpid(), SIGKILL);
+    die_if_due();
     switch (call.op) {
       case CollectiveOp::kScatter:
         return group_.scatter(call.send, call.received_from(static_cast<std::size_t>(call.root)),
@@ -40,16 +46,27 @@ class FatalGroup : public ProcessGroup {
       case CollectiveOp::kAllGather:
         return group_.all_gather(call.send.empty() ? std::span<const std::byte>() : call.send[0],
                                  call.receive);
+      case CollectiveOp::kAllToAll: return group_.all_to_all(call.send, call.receive);
+      case CollectiveOp::kAllReduce:
+        return group_.all_reduce(call.accumulation, call.dtype, call.buffer);
       default: return Error(ErrorCode::kInternal, "the fatal group knows no such call");
     }
   }
-  Result<std::unique_ptr<ProcessGroup>> run_split(const CollectiveCall&, TimePoint) override {
-    return Error(ErrorCode::kInternal, "the fatal group makes no subgroups");
+  Result<std::unique_ptr<ProcessGroup>> run_split(const CollectiveCall& call, TimePoint) override {
+    die_if_due();
+    SHARDKIT_ASSIGN(auto subgroup, group_.split(call.ranks));
+    if (!subgroup) return subgroup;
+    return std::make_unique<FatalGroup>(std::move(subgroup), left_);
   }
   Error refuse(Error error) override { return error; }
 
+  void die_if_due() {
+    if (left_-- == 0) ::kill(::getpid(), SIGKILL);
+  }
+
+  std::unique_ptr<ProcessGroup> owned_;
   ProcessGroup& group_;
-  int left_;
+  int& left_;
 };
 
 /// What the ranks make of an operation in which `victim` is killed at its call `step`, or at none.
@@ -61,7 +78,8 @@ std::vector<Status> run_with_victim(const std::function<Status(ProcessGroup&)>& 
     SHARDKIT_ASSIGN(auto group, make_gloo_group(folder.path(), rank, kRanks,
                                                 gloo_test_options({kDeadline})));
     const auto start = std::chrono::steady_clock::now();
-    FatalGroup fatal(*group, step);
+    int left = step;
+    FatalGroup fatal(*group, left);
     const Status status = operation(rank == victim ? static_cast<ProcessGroup&>(fatal) : *group);
     if (status.ok()) return {};
     SHARDKIT_TRY(expect(std::chrono::steady_clock::now() - start < 2 * kDeadline,
@@ -125,6 +143,26 @@ TEST(KilledRanks, DistributeStateDict) {
   expect_all_steps_survived([](ProcessGroup& group) {
     Dict local = local_state(group.rank());
     return distribute_state_dict(full_state(), local, group);
+  });
+}
+
+TEST(KilledRanks, GatherStateDict) {
+  const auto over = [](std::vector<std::int64_t> ranks, Placement placement) {
+    const auto size = static_cast<std::int64_t>(ranks.size());
+    return make_sharding({size}, std::move(ranks), {placement}, kShape);
+  };
+  expect_all_steps_survived([&](ProcessGroup& group) -> Status {
+    const auto tensor = [&](const auto& sharding) {
+      return empty_dtensor(DType::kFloat32, sharding, group.rank());
+    };
+    // In turn: rows straight into their place, columns, addends, and a part of the ranks, which
+    // needs a subgroup.
+    const Dict state = dict_of({{"rows", tensor(over({0, 1, 2}, Shard{0}))},
+                                {"columns", tensor(over({0, 1, 2}, Shard{1}))},
+                                {"sums", tensor(over({0, 1, 2}, Partial{ReduceOp::kSum}))},
+                                {"pair", tensor(over({0, 1}, Shard{0}))}});
+    SHARDKIT_TRY(gather_state_dict(state, group));
+    return {};
   });
 }
 

@@ -279,9 +279,16 @@ TEST(GlooGroup, AGroupOfOneNeedsNobody) {
   EXPECT_EQ(buffer, message(0, 0, 3));
 }
 
-/// What the others see when rank 1 ends as `end` says, in the middle of a broadcast of `kLarge`
-/// bytes with a deadline of five seconds, and whether they can go on with a group of their own.
-void expect_survivors(const std::function<void()>& end, const std::string& text) {
+using BufferedCall = std::function<Status(ProcessGroup& group, std::span<std::byte> buffer)>;
+
+Status broadcast_all(ProcessGroup& group, std::span<std::byte> buffer) {
+  return group.broadcast(buffer, 0, seconds(5));
+}
+
+/// What the others see when rank 1 ends as `end` says, in the middle of a call with a deadline of
+/// five seconds and perhaps `kLarge` bytes, and whether they can go on with a group of their own.
+void expect_survivors(const std::function<void()>& end, const std::string& text,
+                      const BufferedCall& call = broadcast_all) {
   const TempDir first;
   const TempDir second;
   const auto statuses = run_processes(4, [&](int rank) -> Status {
@@ -294,7 +301,7 @@ void expect_survivors(const std::function<void()>& end, const std::string& text)
     Status status;
     // On a fast machine one is over before the end.
     while (status.ok() && Clock::now() - start < seconds(5))
-      status = group->broadcast(buffer, 0, seconds(5));
+      status = call(*group, buffer);
     const auto waited = Clock::now() - start;
     SHARDKIT_TRY(expect(!status.ok() && status.error().code() == ErrorCode::kPeer, "kPeer"));
     SHARDKIT_TRY(expect(status.error().what().find(text) != std::string::npos,
@@ -304,7 +311,7 @@ void expect_survivors(const std::function<void()>& end, const std::string& text)
     SHARDKIT_ASSIGN(auto survivors,
                     make_gloo_group(second.path(), rank_now, 3, gloo_test_options()));
     SHARDKIT_TRY(all_ranks_are_there(*survivors));
-    return survivors->broadcast(buffer, 0);
+    return call(*survivors, buffer);
   });
   for (const int rank : {0, 2, 3}) EXPECT_THAT(statuses[static_cast<std::size_t>(rank)], IsOk());
   EXPECT_THAT(statuses[1], Fails(ErrorCode::kInternal, "killed by signal 9"));
@@ -319,6 +326,20 @@ TEST(GlooGroup, ARankIsKilledInTheMiddleOfACall) {
         },
         // Perhaps "ranks 0, 1": who is in the middle of a message from 0 is not told by it.
         "1 left the group");
+}
+
+TEST(GlooGroup, ARankIsKilledInTheMiddleOfASplit) {
+  for (const int delay : {0, 2, 8})
+    expect_survivors(
+        [delay] {
+          std::this_thread::sleep_for(milliseconds(delay));
+          ::kill(::getpid(), SIGKILL);
+        },
+        "rank",  // which one, gloo does not always tell while it connects
+        [](ProcessGroup& group, std::span<std::byte>) -> Status {
+          SHARDKIT_TRY(group.split(0, 0, seconds(5)));
+          return {};
+        });
 }
 
 TEST(GlooGroup, ARankHangsInTheMiddleOfACall) {
