@@ -29,10 +29,6 @@ struct Entry {
   std::vector<RankView> views;      // kPlain
 };
 
-bool is_tensor(const Value& value) {
-  return value.get_if<Tensor>() || value.get_if<DTensor>() || value.get_if<ShardedTensor>();
-}
-
 /// Whether a tensor hides anywhere below. Readers bound the depth of the trees they build.
 bool holds_tensor(const Value& value) {
   const auto any = [](const auto& items) {

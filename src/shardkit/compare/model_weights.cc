@@ -21,10 +21,6 @@ constexpr std::uint64_t kIndexLimit = 256 << 20;
 constexpr std::string_view kTorchFile = "pytorch_model.bin";
 constexpr std::string_view kTorchIndex = "pytorch_model.bin.index.json";
 
-bool is_tensor(const Value& value) {
-  return value.get_if<Tensor>() || value.get_if<DTensor>() || value.get_if<ShardedTensor>();
-}
-
 /// Appends the tensors of `from`, each of a name that `names` does not have yet.
 Status append(Dict from, const std::string& path, std::set<std::string>& names, Dict& tensors) {
   for (auto& item : from.items) {

@@ -25,7 +25,7 @@ class Iteration : public internal::TreeMap {
     SHARDKIT_ASSIGN(Value result, call(value));
     if (!keeps_) return Value();
     const bool offload = options_.cpu_offload && !options_.companion;
-    if (offload && internal::is_any_tensor(result))
+    if (offload && is_tensor(result))
       for (const Tensor* local : internal::local_tensors(result)) {
         SHARDKIT_TRY(first_element(*local));
       }

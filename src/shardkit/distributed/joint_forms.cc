@@ -124,7 +124,7 @@ Status JointForms::add(int rank, Value tensors_of_rank) {
   if (!list) return damaged();
   for (Value& item : list->items) {
     auto* pair = item.get_if<Tuple>();
-    if (!pair || pair->items.size() != 2 || !internal::is_any_tensor(pair->items[1]))
+    if (!pair || pair->items.size() != 2 || !is_tensor(pair->items[1]))
       return damaged();
     SHARDKIT_ASSIGN(StatePath path, decode_path(pair->items[0]));
     Tensors& tensors = tensors_[tuple_text(path)];

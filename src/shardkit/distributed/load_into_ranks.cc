@@ -46,7 +46,7 @@ Result<Work> prepare(const Catalog& catalog, const Dict& local, const ProcessGro
   std::vector<bool> found(local.items.size(), false);
   for (const CatalogTensor& tensor : catalog.tensors) {
     const auto key = keys.find(tensor.name);
-    if (key == keys.end() || !internal::is_any_tensor(local.items[key->second].second)) {
+    if (key == keys.end() || !is_tensor(local.items[key->second].second)) {
       work.report.unused.push_back(tensor.name);
       continue;
     }
@@ -56,7 +56,7 @@ Result<Work> prepare(const Catalog& catalog, const Dict& local, const ProcessGro
   }
   std::vector<std::string> missing;
   for (std::size_t i = 0; i < local.items.size(); ++i)
-    if (!found[i] && internal::is_any_tensor(local.items[i].second))
+    if (!found[i] && is_tensor(local.items[i].second))
       missing.push_back(internal::shown_key(local.items[i].first));
   if (!missing.empty())
     return Error(ErrorCode::kNotFound, fmt::format("the checkpoint has no tensor '{}'",

@@ -53,8 +53,7 @@ class RowCollector {
   void visit_items(const std::string& path, const Value& value, const std::vector<Value>& items) {
     // A list of numbers (a random generator's state has hundreds) is one entry, not one each.
     const bool nested = std::any_of(items.begin(), items.end(), [](const Value& item) {
-      return item.get_if<Dict>() || item.get_if<List>() || item.get_if<Tuple>() ||
-             item.get_if<Tensor>() || item.get_if<DTensor>() || item.get_if<ShardedTensor>();
+      return item.get_if<Dict>() || item.get_if<List>() || item.get_if<Tuple>() || is_tensor(item);
     });
     if (!nested) return skip(path, value);
     for (std::size_t i = 0; i < items.size(); ++i) visit(below(path, std::to_string(i)), items[i]);

@@ -18,7 +18,7 @@ class Similarity : public PairWalk {
   bool leaf(const Value& a, const Value& b) override {
     if (kind_name(a) != kind_name(b))
       return differ(fmt::format("{} against {}", kind_name(a), kind_name(b)));
-    if (internal::is_any_tensor(a)) {
+    if (is_tensor(a)) {
       auto what = internal::form_difference(a, b);
       return what ? differ(*std::move(what)) : true;
     }
@@ -83,7 +83,7 @@ class Equality : public PairWalk {
   bool leaf(const Value& a, const Value& b) override {
     if (kind_name(a) != kind_name(b))
       return differ(fmt::format("{} against {}", kind_name(a), kind_name(b)));
-    if (internal::is_any_tensor(a)) return tensors(a, b);
+    if (is_tensor(a)) return tensors(a, b);
     if (const auto* object = a.get_if<Opaque>()) {
       const auto& other = *b.get_if<Opaque>();
       if (object->class_name != other.class_name)

@@ -43,7 +43,7 @@ class CopyPlan : public PairWalk {
       error_ = internal::unexpected_object(from).of_tensor(internal::shown_place(path()));
       return false;
     }
-    if (!internal::is_any_tensor(from)) return true;
+    if (!is_tensor(from)) return true;
     if (auto what = internal::form_difference(from, to)) return differ(*std::move(what));
     targets_.push_back(&to);
     const auto of_from = internal::local_tensors(from);

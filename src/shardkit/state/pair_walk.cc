@@ -21,7 +21,7 @@ std::string joined(const std::vector<Placement>& placements) {
 // The kinds that PairWalk itself keeps apart.
 bool is_structural(const Value& value) {
   return value.get_if<Dict>() || value.get_if<List>() || value.get_if<Tuple>() ||
-         is_any_tensor(value);
+         is_tensor(value);
 }
 
 std::optional<std::string> tensor_difference(const Tensor& a, const Tensor& b) {
@@ -137,10 +137,6 @@ std::string shown_place(const StatePath& path) {
 }
 
 std::string fingerprint(const Value& value) { return std::visit(Fingerprint(), value.variant()); }
-
-bool is_any_tensor(const Value& value) {
-  return value.get_if<Tensor>() || value.get_if<DTensor>() || value.get_if<ShardedTensor>();
-}
 
 std::optional<std::string> sharding_difference(const Sharding& a, const Sharding& b) {
   if (a.mesh != b.mesh && !(*a.mesh == *b.mesh))

@@ -48,9 +48,6 @@ std::string shown_place(const StatePath& path);
 /// are equal to themselves alone. Floats count bit by bit; sets and dicts in any order.
 std::string fingerprint(const Value& value);
 
-/// Tensor, DTensor or ShardedTensor.
-bool is_any_tensor(const Value& value);
-
 /// What differs in dtype, shapes, mesh, placements and shards' metadata; nothing if no more than
 /// the elements can. REQUIRES: two tensors of one kind.
 std::optional<std::string> form_difference(const Value& a, const Value& b);

@@ -4,10 +4,6 @@
 namespace shardkit {
 namespace {
 
-bool is_tensor(const Value& value) {
-  return value.get_if<Tensor>() || value.get_if<DTensor>() || value.get_if<ShardedTensor>();
-}
-
 // A list that DCP keeps as one leaf.
 bool is_whole_list(const List& list) {
   for (const Value& item : list.items) {

@@ -18,7 +18,7 @@ Result<Value> TreeMap::map(const Value& value) {
     return Value(Tuple{std::move(items)});
   }
   const bool is_object = value.get_if<Set>() || value.get_if<Opaque>();
-  if (!is_object && !is_any_tensor(value)) return value;
+  if (!is_object && !is_tensor(value)) return value;
   auto made = is_object ? object(value) : tensor(value);
   if (!made.ok()) return std::move(made).error().of_tensor(shown_place(path_));
   return made;

@@ -96,6 +96,9 @@ class Value {
 /// "dict", "tuple", "DTensor", ...: the kind of a node, for messages.
 std::string_view kind_name(const Value& value);
 
+/// Whether it is a Tensor, DTensor or ShardedTensor.
+bool is_tensor(const Value& value);
+
 /// The value under a string key; null if there is none.
 const Value* find(const Dict& dict, std::string_view key);
 
