@@ -41,14 +41,9 @@ Status check_fits(const SnapshotEntry& saved, const LiveTensor& live) {
     if (const auto what = sharding_difference(*saved.spec, **live.spec))
       return mismatch(live.name, *what);
   }
-  const Tensor& tensor = saved.tensor;
-  if (tensor.dtype != live.local->dtype)
-    return mismatch(live.name, fmt::format("{} against {}", torch_name(tensor.dtype),
-                                           torch_name(live.local->dtype)));
-  if (tensor.shape != live.local->shape)
-    return mismatch(live.name, fmt::format("local shape {} against {}", to_string(tensor.shape),
-                                           to_string(live.local->shape)));
-  for (const Tensor* side : {&tensor, live.local})
+  if (const auto what = tensor_difference(saved.tensor, *live.local))
+    return mismatch(live.name, "local " + *what);
+  for (const Tensor* side : {&saved.tensor, live.local})
     if (auto bytes = first_element(*side); !bytes.ok())
       return std::move(bytes).error().of_tensor(live.name);
   return {};

@@ -24,14 +24,6 @@ bool is_structural(const Value& value) {
          is_tensor(value);
 }
 
-std::optional<std::string> tensor_difference(const Tensor& a, const Tensor& b) {
-  if (a.dtype != b.dtype)
-    return fmt::format("{} against {}", torch_name(a.dtype), torch_name(b.dtype));
-  if (a.shape != b.shape)
-    return fmt::format("shape {} against {}", to_string(a.shape), to_string(b.shape));
-  return std::nullopt;
-}
-
 bool is_same(const ShardMetadata& a, const ShardMetadata& b) {
   return a.box == b.box && a.rank == b.rank;
 }
@@ -147,6 +139,14 @@ std::optional<std::string> sharding_difference(const Sharding& a, const Sharding
   if (a.shard_order != b.shard_order) return "another order of sharding";
   if (a.shape != b.shape)
     return fmt::format("global shape {} against {}", to_string(a.shape), to_string(b.shape));
+  return std::nullopt;
+}
+
+std::optional<std::string> tensor_difference(const Tensor& a, const Tensor& b) {
+  if (a.dtype != b.dtype)
+    return fmt::format("{} against {}", torch_name(a.dtype), torch_name(b.dtype));
+  if (a.shape != b.shape)
+    return fmt::format("shape {} against {}", to_string(a.shape), to_string(b.shape));
   return std::nullopt;
 }
 

@@ -52,6 +52,9 @@ std::string fingerprint(const Value& value);
 /// the elements can. REQUIRES: two tensors of one kind.
 std::optional<std::string> form_difference(const Value& a, const Value& b);
 
+/// What differs in dtype and shape.
+std::optional<std::string> tensor_difference(const Tensor& a, const Tensor& b);
+
 /// What differs in mesh, placements, order of sharding and global shape. REQUIRES: both have a mesh
 std::optional<std::string> sharding_difference(const Sharding& a, const Sharding& b);
 
