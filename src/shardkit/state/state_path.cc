@@ -1,34 +1,27 @@
 // The texts of paths and keys.
 #include "shardkit/state/state_path.h"
 
-#include <fmt/format.h>
-
 namespace shardkit {
+namespace {
 
-std::string to_string(const StatePath& path) {
+std::string joined(const StatePath& path, std::string_view separator, std::string_view quote) {
   std::string text;
-  for (std::size_t i = 0; i < path.parts.size(); ++i) {
-    if (i > 0) text += '.';
-    const StatePath::Part& part = path.parts[i];
+  for (const StatePath::Part& part : path.parts) {
+    if (&part != &path.parts.front()) text += separator;
     if (const auto* key = std::get_if<std::string>(&part))
-      text += *key;
+      text.append(quote).append(*key).append(quote);
     else
       text += std::to_string(std::get<std::int64_t>(part));
   }
   return text;
 }
 
+}  // namespace
+
+std::string to_string(const StatePath& path) { return joined(path, ".", ""); }
+
 std::string tuple_text(const StatePath& path) {
-  std::string text = "(";
-  for (std::size_t i = 0; i < path.parts.size(); ++i) {
-    if (i > 0) text += ", ";
-    const StatePath::Part& part = path.parts[i];
-    if (const auto* key = std::get_if<std::string>(&part))
-      text += fmt::format("'{}'", *key);
-    else
-      text += std::to_string(std::get<std::int64_t>(part));
-  }
-  return text + (path.parts.size() == 1 ? ",)" : ")");
+  return "(" + joined(path, ", ", "'") + (path.parts.size() == 1 ? ",)" : ")");
 }
 
 Result<std::string> key_text(const Value& key) {
