@@ -2,9 +2,7 @@
 #include "shardkit/snapshot/snapshot_file.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardkit/base/random_number.h"
 #include "shardkit/collective/agreement.h"
 #include "shardkit/io/file_tree.h"
 #include "shardkit/io/path.h"
@@ -28,10 +27,9 @@ namespace {
 constexpr std::string_view kMetadataKey = "shardkit.snapshot";
 
 Result<std::string> new_save_id() {
-  std::uint64_t numbers[2];
-  if (::getrandom(numbers, sizeof numbers, 0) != static_cast<ssize_t>(sizeof numbers))
-    return Error(ErrorCode::kIo, "no random number for a save").from_system(errno);
-  return fmt::format("{:016x}{:016x}", numbers[0], numbers[1]);
+  SHARDKIT_ASSIGN(const std::uint64_t high, random_number());
+  SHARDKIT_ASSIGN(const std::uint64_t low, random_number());
+  return fmt::format("{:016x}{:016x}", high, low);
 }
 
 Status check_dims(const Dims& shape, const Sharding& spec, ErrorCode code) {

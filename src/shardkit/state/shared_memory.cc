@@ -4,13 +4,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <string_view>
 #include <utility>
+
+#include "shardkit/base/random_number.h"
 
 namespace shardkit {
 namespace {
@@ -48,9 +49,7 @@ bool is_name_of_ours(std::string_view name) {
 }  // namespace
 
 Result<SharedMemory> SharedMemory::create(std::uint64_t bytes) {
-  std::uint64_t number = 0;
-  if (::getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
-    return system_error("no random number for a name", kPrefix, errno);
+  SHARDKIT_ASSIGN(const std::uint64_t number, random_number());
   const pid_t owner = ::getpid();
   std::string name = fmt::format("{}{}-{:016x}", kPrefix, owner, number);
   const FileDescriptor file(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
