@@ -4,11 +4,10 @@ A test hands a function of its module to all ranks: `function(rank, size, folder
 each process. Starting them takes seconds, so that one set for each size serves all tests.
 """
 import datetime
-import itertools
 import os
 import pathlib
-import socket
 import subprocess
+import sys
 import tempfile
 import traceback
 
@@ -17,6 +16,9 @@ import torch.distributed
 import torch.multiprocessing
 
 import checkpoints
+
+sys.path.insert(0, str(checkpoints.ROOT / "tests" / "launch"))
+import ports  # noqa: E402
 
 PROGRAM = os.environ.get(
     "SHARDKIT_STATE_DICT_OPS",
@@ -88,17 +90,6 @@ def rank_file(folder, name, rank):
     return path
 
 
-def free_port():
-    """Below those that Linux gives to whoever connects (from 32768 on): nobody takes it by chance."""
-    for port in itertools.count(10000 + os.getpid() * 64 % 20000):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
-            return port
-
-
 def run_program(operation, folder, size, backend="threads", **arguments):
     """Runs state_dict_ops on FOLDER/in; what it makes is in FOLDER/out. Returns (exit code, text)."""
     out = pathlib.Path(folder) / "out"
@@ -110,7 +101,7 @@ def run_program(operation, folder, size, backend="threads", **arguments):
     if backend == "threads":
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
         return done.returncode, done.stdout + done.stderr
-    port = free_port()
+    port = ports.free_port()
     place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     processes = [subprocess.Popen(command + ["backend=gloo"], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True,

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Processes find each other by launchers' variables, and by the launchers that are here."""
-import itertools
 import os
 import shutil
-import socket
 import subprocess
 import unittest
+
+import ports
 
 PROGRAM = os.environ["LAUNCHED_RANKS"]
 SECONDS = 60
@@ -17,17 +17,6 @@ def clean_environment(**variables):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
     kept.update(variables)
     return kept
-
-
-def free_port():
-    """Below those that Linux gives to whoever connects (from 32768 on): nobody takes it by chance."""
-    for port in itertools.count(10000 + os.getpid() * 64 % 20000):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
-            return port
 
 
 def expected(size, launcher):
@@ -49,7 +38,7 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(sorted(done.stdout.split("\n"))[1:], expected(size, launcher))
 
     def test_variables_of_torch_distributed(self):
-        port = str(free_port())
+        port = str(ports.free_port())
         self.start_by_hand(3, "torchrun", lambda rank: {
             "RANK": rank, "WORLD_SIZE": "3", "MASTER_ADDR": "localhost", "MASTER_PORT": port})
 
