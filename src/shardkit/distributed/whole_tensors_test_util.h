@@ -19,7 +19,7 @@
 #include "shardkit/layout/sharding.h"
 #include "shardkit/state/memory.h"
 #include "shardkit/state/value.h"
-#include "shardkit/testing/matchers.h"
+#include "shardkit/testing/ranks.h"
 #include "shardkit/testing/tensors.h"
 
 namespace shardkit::testing {
@@ -106,16 +106,6 @@ inline Tensor numbered_tensor(DType dtype, const Dims& shape, std::uint64_t seed
   return tensor;
 }
 
-inline Tensor meta_tensor(DType dtype, const Dims& shape) {
-  Tensor tensor;
-  tensor.dtype = dtype;
-  tensor.shape = shape;
-  tensor.strides = contiguous_strides(shape);
-  tensor.storage = std::make_shared<const Storage>(
-      NoBytes(), static_cast<std::uint64_t>(*element_count(shape) * item_bytes(dtype)));
-  return tensor;
-}
-
 /// A rank's DTensor of zeros, or on the meta device. A rank outside the mesh has nothing.
 inline DTensor empty_dtensor(DType dtype, const std::shared_ptr<const Sharding>& sharding, int rank,
                              bool meta = false, CutOrder order = CutOrder::kSpec) {
@@ -125,7 +115,7 @@ inline DTensor empty_dtensor(DType dtype, const std::shared_ptr<const Sharding>&
 }
 
 inline Dict dict_of(std::initializer_list<std::pair<std::string, Value>> items) {
-  return *make_dict(items).get_if<Dict>();
+  return make_dict(items);
 }
 
 template <class T>
@@ -140,17 +130,6 @@ inline std::vector<float> floats(const Tensor& tensor) {
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
-}
-
-inline void expect_all_ok(int size, const std::function<Status(ProcessGroup&)>& fn) {
-  const auto statuses = run_ranks(size, fn);
-  for (const Status& status : statuses) ASSERT_THAT(status, IsOk());
-}
-
-inline void expect_all_fail(int size, const std::function<Status(ProcessGroup&)>& fn,
-                            ErrorCode code, const std::string& text) {
-  const auto statuses = run_ranks(size, fn, {std::chrono::seconds(30)});
-  for (const Status& status : statuses) EXPECT_THAT(status, Fails(code, text));
 }
 
 }  // namespace shardkit::testing

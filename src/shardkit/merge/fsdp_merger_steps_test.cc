@@ -230,7 +230,7 @@ TEST(ValidateStateDict, RefusesAReferenceThatIsNone) {
   Tensor tensor = testing::float_tensor({24}, std::vector<float>(24));
   tensor.offset = 1;
   const auto with = [](const Tensor& norm) {
-    return *testing::make_dict({{"model.norm.weight", norm}}).get_if<Dict>();
+    return testing::make_dict({{"model.norm.weight", norm}});
   };
   EXPECT_THAT(merger.validate_state_dict(with(tensor)),
               Fails(ErrorCode::kCorrupt, "tensor 'model.norm.weight'"));

@@ -10,6 +10,7 @@
 #include "shardkit/collective/thread_group.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/peak_memory.h"
+#include "shardkit/testing/ranks.h"
 #include "shardkit/testing/tensors.h"
 
 namespace shardkit {
@@ -19,24 +20,15 @@ using ::testing::ElementsAre;
 using testing::Fails;
 using testing::float_tensor;
 using testing::IsOk;
+using testing::make_dict;
 using testing::make_sharding;
+using testing::stored_floats;
 
 constexpr auto kInvalid = ErrorCode::kInvalidArgument;
-
-std::vector<float> floats(const Tensor& tensor) {
-  std::vector<float> values(tensor.storage->bytes() / sizeof(float));
-  if (!values.empty())
-    std::memcpy(values.data(), tensor.storage->memory()->data, tensor.storage->bytes());
-  return values;
-}
 
 void fill(const Tensor& tensor, float value) {
   auto* data = reinterpret_cast<float*>(tensor.storage->memory()->data);
   for (std::size_t i = 0; i < tensor.storage->bytes() / sizeof(float); ++i) data[i] = value;
-}
-
-Dict dict(std::initializer_list<std::pair<std::string, Value>> items) {
-  return *testing::make_dict(items).get_if<Dict>();
 }
 
 DTensor dtensor(const std::vector<float>& values, std::vector<Placement> placements = {Shard{0}}) {
@@ -54,11 +46,11 @@ Dict model(float value) {
   Tensor transposed = float_tensor({2, 3}, std::vector<float>(6, value));
   transposed.strides = {1, 2};
   transposed.storage->memory()->data[0] = std::byte{1};
-  return dict({{"buffer", transposed},
-               {"w", dtensor({value, value + 1})},
-               {"norm", dtensor({value, value}, {Replicate{}})},
-               {"scalar", float_tensor({}, {value})},
-               {"none", float_tensor({0, 2}, {})}});
+  return make_dict({{"buffer", transposed},
+                    {"w", dtensor({value, value + 1})},
+                    {"norm", dtensor({value, value}, {Replicate{}})},
+                    {"scalar", float_tensor({}, {value})},
+                    {"none", float_tensor({0, 2}, {})}});
 }
 
 TEST(Fsdp2Save, CopiesLocalPartsWithTheirSpecs) {
@@ -71,19 +63,19 @@ TEST(Fsdp2Save, CopiesLocalPartsWithTheirSpecs) {
   EXPECT_EQ(snapshot.global_spec(), snapshot.entries[1].spec) << "the first DTensor's";
   for (const SnapshotEntry& entry : snapshot.entries) EXPECT_TRUE(is_contiguous(entry.tensor));
   // Column-wise in the model, row-wise here.
-  const auto columns = floats(local(live, "buffer"));
-  EXPECT_THAT(floats(snapshot.entries[0].tensor),
+  const auto columns = stored_floats(local(live, "buffer"));
+  EXPECT_THAT(stored_floats(snapshot.entries[0].tensor),
               ElementsAre(columns[0], columns[2], columns[4], columns[1], columns[3], columns[5]));
-  EXPECT_EQ(fsdp2_sharded_save_to_cpu(dict({{"b", float_tensor({1}, {1})}})).value().global_spec(),
-            nullptr);
+  const Dict plain = make_dict({{"b", float_tensor({1}, {1})}});
+  EXPECT_EQ(fsdp2_sharded_save_to_cpu(plain).value().global_spec(), nullptr);
 }
 
 TEST(Fsdp2Save, NeverAliasesLiveMemory) {
   const Dict live = model(3);
   const Snapshot snapshot = fsdp2_sharded_save_to_cpu(live).value();
   for (const char* name : {"buffer", "w", "norm", "scalar"}) fill(local(live, name), -1);
-  EXPECT_THAT(floats(snapshot.entries[1].tensor), ElementsAre(3, 4));
-  EXPECT_THAT(floats(snapshot.entries[3].tensor), ElementsAre(3));
+  EXPECT_THAT(stored_floats(snapshot.entries[1].tensor), ElementsAre(3, 4));
+  EXPECT_THAT(stored_floats(snapshot.entries[3].tensor), ElementsAre(3));
   for (const SnapshotEntry& entry : snapshot.entries)
     for (const auto& [name, value] : live.items)
       EXPECT_NE(entry.tensor.storage, local(live, name.get_if<std::string>()->c_str()).storage);
@@ -91,20 +83,20 @@ TEST(Fsdp2Save, NeverAliasesLiveMemory) {
 
 TEST(Fsdp2Save, RefusesWhatItCannotKeep) {
   const Tensor tensor = float_tensor({1}, {1});
-  Tensor meta = tensor;
-  meta.storage = std::make_shared<const Storage>(NoBytes(), 4);
+  const Tensor meta = testing::meta_tensor(DType::kFloat32, {1});
   Tensor outside = tensor;
   outside.offset = 1;
   Dict number_key;
   number_key.items.emplace_back(Value(std::int64_t{1}), tensor);
-  Dict twice = dict({{"w", tensor}, {"w", tensor}});
+  Dict twice = make_dict({{"w", tensor}, {"w", tensor}});
   EXPECT_THAT(fsdp2_sharded_save_to_cpu(number_key), Fails(kInvalid, "must be a text: found 1"));
   EXPECT_THAT(fsdp2_sharded_save_to_cpu(twice), Fails(kInvalid, "two tensors of one name"));
-  EXPECT_THAT(fsdp2_sharded_save_to_cpu(dict({{"w", None()}})), Fails(kInvalid, "found None"));
-  EXPECT_THAT(fsdp2_sharded_save_to_cpu(dict({{"w", DTensor{tensor, nullptr}}})),
+  EXPECT_THAT(fsdp2_sharded_save_to_cpu(make_dict({{"w", None()}})), Fails(kInvalid, "found None"));
+  EXPECT_THAT(fsdp2_sharded_save_to_cpu(make_dict({{"w", DTensor{tensor, nullptr}}})),
               Fails(kInvalid, "has no mesh"));
-  EXPECT_THAT(fsdp2_sharded_save_to_cpu(dict({{"w", meta}})), Fails(kInvalid, "no bytes (meta)"));
-  EXPECT_THAT(fsdp2_sharded_save_to_cpu(dict({{"w", outside}})),
+  EXPECT_THAT(fsdp2_sharded_save_to_cpu(make_dict({{"w", meta}})),
+              Fails(kInvalid, "no bytes (meta)"));
+  EXPECT_THAT(fsdp2_sharded_save_to_cpu(make_dict({{"w", outside}})),
               Fails(ErrorCode::kCorrupt, "leaves its storage"));
 }
 
@@ -132,10 +124,11 @@ TEST(Fsdp2Save, IntoPinnedAndSharedMemory) {
   {
     const Snapshot pinned = fsdp2_sharded_save_to_cpu(model(3), {false, true, pinner}).value();
     EXPECT_EQ(pinner->live, 4) << "all but the one without elements";
-    EXPECT_THAT(floats(pinned.entries[1].tensor), ElementsAre(3, 4));
+    EXPECT_THAT(stored_floats(pinned.entries[1].tensor), ElementsAre(3, 4));
     const Snapshot shared = fsdp2_sharded_save_to_cpu(model(5), {true, false, nullptr}).value();
     const std::string name = shared_memory_name(shared.entries[1].tensor).value();
-    EXPECT_THAT(floats(open_shared_tensor(name, DType::kFloat32, {2}).value()), ElementsAre(5, 6));
+    EXPECT_THAT(stored_floats(open_shared_tensor(name, DType::kFloat32, {2}).value()),
+                ElementsAre(5, 6));
     const Snapshot both = fsdp2_sharded_save_to_cpu(model(7), {true, true, pinner}).value();
     EXPECT_EQ(pinner->live, 8);
   }
@@ -160,18 +153,18 @@ TEST(Refill, AllocatesNothing) {
   EXPECT_THAT(status, IsOk());
   EXPECT_EQ(allocations, 0);
   EXPECT_EQ(snapshot.entries[1].tensor.storage->memory()->data, memory);
-  EXPECT_THAT(floats(snapshot.entries[1].tensor), ElementsAre(8, 9));
-  EXPECT_THAT(floats(snapshot.entries[3].tensor), ElementsAre(8));
+  EXPECT_THAT(stored_floats(snapshot.entries[1].tensor), ElementsAre(8, 9));
+  EXPECT_THAT(stored_floats(snapshot.entries[3].tensor), ElementsAre(8));
 }
 
 TEST(Refill, ThatDoesNotFitLeavesTheSnapshotAlone) {
   Snapshot snapshot =
-      fsdp2_sharded_save_to_cpu(dict({{"a", float_tensor({1}, {1})}, {"w", dtensor({1, 2})}}))
+      fsdp2_sharded_save_to_cpu(make_dict({{"a", float_tensor({1}, {1})}, {"w", dtensor({1, 2})}}))
           .value();
   const auto refused = [&](const char* name, const Value& w) {
-    const Dict live = dict({{"a", float_tensor({1}, {9})}, {name, w}});
+    const Dict live = make_dict({{"a", float_tensor({1}, {9})}, {name, w}});
     const Status status = refill_snapshot(live, snapshot);
-    EXPECT_THAT(floats(snapshot.entries[0].tensor), ElementsAre(1));
+    EXPECT_THAT(stored_floats(snapshot.entries[0].tensor), ElementsAre(1));
     return status;
   };
   EXPECT_THAT(refused("x", dtensor({1, 2})), Fails(kInvalid, "another name at this place"));
@@ -183,24 +176,24 @@ TEST(Refill, ThatDoesNotFitLeavesTheSnapshotAlone) {
   EXPECT_THAT(refused("w", DTensor{snapshot.entries[1].tensor, snapshot.entries[1].spec}),
               Fails(kInvalid, "lies in the snapshot's memory"));
   EXPECT_THAT(refused("w", None()), Fails(kInvalid, "Tensors and DTensors"));
-  EXPECT_THAT(refill_snapshot(dict({}), snapshot),
+  EXPECT_THAT(refill_snapshot(make_dict({}), snapshot),
               Fails(kInvalid, "another number of tensors: expected 2, found 0"));
 }
 
 TEST(Refill, FromAnotherTensorsPlaceInTheSnapshotIsRefused) {
-  const Dict saved = dict({{"a", float_tensor({2}, {1, 2})},
-                           {"b", float_tensor({2}, {3, 4})},
-                           {"none", float_tensor({0}, {})}});
+  const Dict saved = make_dict({{"a", float_tensor({2}, {1, 2})},
+                                {"b", float_tensor({2}, {3, 4})},
+                                {"none", float_tensor({0}, {})}});
   Snapshot snapshot = fsdp2_sharded_save_to_cpu(saved).value();
   // "b" would be read after "a" was written over it.
-  const Dict live = dict({{"a", float_tensor({2}, {8, 9})},
-                          {"b", snapshot.entries[0].tensor},
-                          {"none", snapshot.entries[2].tensor}});
+  const Dict live = make_dict({{"a", float_tensor({2}, {8, 9})},
+                               {"b", snapshot.entries[0].tensor},
+                               {"none", snapshot.entries[2].tensor}});
   const Status status = refill_snapshot(live, snapshot);
   EXPECT_THAT(status, Fails(kInvalid, "lies in the snapshot's memory"));
   EXPECT_EQ(status.error().tensor(), "b");
-  EXPECT_THAT(floats(snapshot.entries[0].tensor), ElementsAre(1, 2));
-  EXPECT_THAT(floats(snapshot.entries[1].tensor), ElementsAre(3, 4));
+  EXPECT_THAT(stored_floats(snapshot.entries[0].tensor), ElementsAre(1, 2));
+  EXPECT_THAT(stored_floats(snapshot.entries[1].tensor), ElementsAre(3, 4));
 }
 
 TEST(Refill, OfManyTensorsComparesThemAll) {
@@ -223,16 +216,17 @@ TEST(Async, SavesAndRefillsInTheBackground) {
   auto future = fsdp2_sharded_save_to_cpu_async(live);
   Result<Snapshot> snapshot = future.get();
   ASSERT_THAT(snapshot, IsOk());
-  EXPECT_THAT(floats(snapshot->entries[1].tensor), ElementsAre(3, 4));
+  EXPECT_THAT(stored_floats(snapshot->entries[1].tensor), ElementsAre(3, 4));
   EXPECT_THAT(refill_snapshot_async(model(6), *snapshot).get(), IsOk());
-  EXPECT_THAT(floats(snapshot->entries[1].tensor), ElementsAre(6, 7));
+  EXPECT_THAT(stored_floats(snapshot->entries[1].tensor), ElementsAre(6, 7));
 }
 
 TEST(Async, ErrorsComeWithTheFuture) {
-  EXPECT_THAT(fsdp2_sharded_save_to_cpu_async(dict({{"w", None()}})).get(),
+  EXPECT_THAT(fsdp2_sharded_save_to_cpu_async(make_dict({{"w", None()}})).get(),
               Fails(kInvalid, "found None"));
   Snapshot snapshot = fsdp2_sharded_save_to_cpu(model(3)).value();
-  EXPECT_THAT(refill_snapshot_async(dict({}), snapshot).get(), Fails(kInvalid, "another number"));
+  EXPECT_THAT(refill_snapshot_async(make_dict({}), snapshot).get(),
+              Fails(kInvalid, "another number"));
   const auto pinner = std::make_shared<CountingPinner>();
   pinner->fail_at = 1;
   EXPECT_THAT(fsdp2_sharded_save_to_cpu_async(model(3), {false, true, pinner}).get(),
@@ -244,9 +238,9 @@ TEST(Async, LiveMemoryStaysUntilTheCopyIsDone) {
   {
     const Tensor large = make_cpu_tensor(DType::kFloat32, {1 << 20}).value();
     fill(large, 4);
-    future = fsdp2_sharded_save_to_cpu_async(dict({{"w", large}}));
+    future = fsdp2_sharded_save_to_cpu_async(make_dict({{"w", large}}));
   }
-  EXPECT_EQ(floats(future.get().value().entries[0].tensor), std::vector<float>(1 << 20, 4));
+  EXPECT_EQ(stored_floats(future.get().value().entries[0].tensor), std::vector<float>(1 << 20, 4));
 }
 
 // What each of `size` ranks returned of a load.
@@ -260,46 +254,46 @@ std::vector<Status> load_on_ranks(int size,
 }
 
 TEST(Fsdp2Load, PutsBackInPlaceWithMixedPlacements) {
-  const auto statuses = run_ranks(2, [](ProcessGroup& group) -> Status {
+  testing::expect_all_ok(2, [](ProcessGroup& group) -> Status {
     const float value = group.rank() == 0 ? 3.0f : 30.0f;
     const Dict live = model(value);
-    const auto columns = floats(local(live, "buffer"));
+    const auto columns = stored_floats(local(live, "buffer"));
     SHARDKIT_ASSIGN(const Snapshot snapshot, fsdp2_sharded_save_to_cpu(live));
     for (const char* name : {"buffer", "w", "norm", "scalar"}) fill(local(live, name), -1);
     SHARDKIT_ASSIGN(const LoadReport report,
                     fsdp2_sharded_load_from_cpu(live, snapshot, snapshot.global_spec(), group));
-    EXPECT_EQ(floats(local(live, "buffer")), columns);
-    EXPECT_THAT(floats(local(live, "w")), ElementsAre(value, value + 1));
-    EXPECT_THAT(floats(local(live, "norm")), ElementsAre(value, value));
-    EXPECT_THAT(floats(local(live, "scalar")), ElementsAre(value));
+    EXPECT_EQ(stored_floats(local(live, "buffer")), columns);
+    EXPECT_THAT(stored_floats(local(live, "w")), ElementsAre(value, value + 1));
+    EXPECT_THAT(stored_floats(local(live, "norm")), ElementsAre(value, value));
+    EXPECT_THAT(stored_floats(local(live, "scalar")), ElementsAre(value));
     EXPECT_THAT(report.skipped, ElementsAre());
     EXPECT_THAT(report.unused, ElementsAre());
     return {};
   });
-  for (const Status& status : statuses) EXPECT_THAT(status, IsOk());
 }
 
 TEST(Fsdp2Load, SkipsAndReportsNames) {
   const Snapshot snapshot =
-      fsdp2_sharded_save_to_cpu(dict({{"w", dtensor({1, 2})}, {"old", float_tensor({1}, {1})}}))
+      fsdp2_sharded_save_to_cpu(
+          make_dict({{"w", dtensor({1, 2})}, {"old", float_tensor({1}, {1})}}))
           .value();
-  const Dict live = dict({{"new", float_tensor({1}, {7})}, {"w", dtensor({8, 9})}});
+  const Dict live = make_dict({{"new", float_tensor({1}, {7})}, {"w", dtensor({8, 9})}});
   auto groups = make_thread_groups(1);
   const auto report =
       fsdp2_sharded_load_from_cpu(live, snapshot, snapshot.global_spec(), *groups[0]);
   ASSERT_THAT(report, IsOk());
   EXPECT_THAT(report->skipped, ElementsAre("new"));
   EXPECT_THAT(report->unused, ElementsAre("old"));
-  EXPECT_THAT(floats(local(live, "new")), ElementsAre(7));
-  EXPECT_THAT(floats(local(live, "w")), ElementsAre(1, 2));
+  EXPECT_THAT(stored_floats(local(live, "new")), ElementsAre(7));
+  EXPECT_THAT(stored_floats(local(live, "w")), ElementsAre(1, 2));
 }
 
 // Rank 1's model is wrong in one thing: no rank may write a byte, and both get the same error.
 void expect_refused(const Value& wrong, const std::string& text, ErrorCode code = kInvalid) {
-  const Dict good = dict({{"first", dtensor({5, 5})}, {"w", dtensor({6, 6})}});
-  const Dict bad = dict({{"first", dtensor({5, 5})}, {"w", wrong}});
+  const Dict good = make_dict({{"first", dtensor({5, 5})}, {"w", dtensor({6, 6})}});
+  const Dict bad = make_dict({{"first", dtensor({5, 5})}, {"w", wrong}});
   const auto statuses = load_on_ranks(3, [&](ProcessGroup& group) -> Result<LoadReport> {
-    const Dict saved = dict({{"first", dtensor({1, 2})}, {"w", dtensor({3, 4})}});
+    const Dict saved = make_dict({{"first", dtensor({1, 2})}, {"w", dtensor({3, 4})}});
     SHARDKIT_ASSIGN(const Snapshot snapshot, fsdp2_sharded_save_to_cpu(saved));
     return fsdp2_sharded_load_from_cpu(group.rank() == 1 ? bad : good, snapshot,
                                        snapshot.global_spec(), group);
@@ -309,9 +303,9 @@ void expect_refused(const Value& wrong, const std::string& text, ErrorCode code 
     EXPECT_THAT(status, Fails(code, text));
     EXPECT_EQ(status.error().tensor(), "w");
   }
-  EXPECT_THAT(floats(local(good, "first")), ElementsAre(5, 5));
-  EXPECT_THAT(floats(local(good, "w")), ElementsAre(6, 6));
-  EXPECT_THAT(floats(local(bad, "first")), ElementsAre(5, 5));
+  EXPECT_THAT(stored_floats(local(good, "first")), ElementsAre(5, 5));
+  EXPECT_THAT(stored_floats(local(good, "w")), ElementsAre(6, 6));
+  EXPECT_THAT(stored_floats(local(bad, "first")), ElementsAre(5, 5));
 }
 
 TEST(Fsdp2Load, OneRanksFaultIsEverybodysError) {
@@ -336,7 +330,7 @@ TEST(Fsdp2Load, OneRanksFaultIsEverybodysError) {
 }
 
 TEST(Fsdp2Load, TheMeshIsComparedWithTheTargetSpec) {
-  const Dict live = dict({{"w", dtensor({1, 2})}});
+  const Dict live = make_dict({{"w", dtensor({1, 2})}});
   const Snapshot snapshot = fsdp2_sharded_save_to_cpu(live).value();
   const auto load = [&](const Dict& model, std::shared_ptr<const Sharding> target) {
     return load_on_ranks(1, [&](ProcessGroup& group) {
@@ -351,49 +345,49 @@ TEST(Fsdp2Load, TheMeshIsComparedWithTheTargetSpec) {
   cuda.mesh = std::make_shared<const DeviceMesh>(DeviceMesh::make("cuda", {2}, {0, 1}).value());
   EXPECT_THAT(load(live, std::make_shared<const Sharding>(cuda)), Fails(kInvalid, "expected cuda"));
   EXPECT_THAT(load(live, nullptr), Fails(kInvalid, "the target spec is absent"));
-  EXPECT_THAT(load(dict({{"b", float_tensor({1}, {1})}}), snapshot.global_spec()),
+  EXPECT_THAT(load(make_dict({{"b", float_tensor({1}, {1})}}), snapshot.global_spec()),
               Fails(kInvalid, "no DTensor to be on the target mesh"));
-  EXPECT_THAT(load(dict({{"b", float_tensor({1}, {1})}}), nullptr), IsOk());
+  EXPECT_THAT(load(make_dict({{"b", float_tensor({1}, {1})}}), nullptr), IsOk());
 }
 
 TEST(Fsdp2Load, IntoTheSnapshotsOwnMemoryIsRefused) {
   const Snapshot snapshot =
-      fsdp2_sharded_save_to_cpu(dict({{"w", float_tensor({2}, {1, 2})}})).value();
+      fsdp2_sharded_save_to_cpu(make_dict({{"w", float_tensor({2}, {1, 2})}})).value();
   auto groups = make_thread_groups(1);
-  EXPECT_THAT(fsdp2_sharded_load_from_cpu(dict({{"w", snapshot.entries[0].tensor}}), snapshot,
+  EXPECT_THAT(fsdp2_sharded_load_from_cpu(make_dict({{"w", snapshot.entries[0].tensor}}), snapshot,
                                           nullptr, *groups[0]),
               Fails(kInvalid, "lies in the snapshot's memory"));
   Snapshot twice = snapshot;
   twice.entries.push_back(twice.entries[0]);
   auto others = make_thread_groups(1);
-  EXPECT_THAT(fsdp2_sharded_load_from_cpu(dict({}), twice, nullptr, *others[0]),
+  EXPECT_THAT(fsdp2_sharded_load_from_cpu(make_dict({}), twice, nullptr, *others[0]),
               Fails(kInvalid, "two tensors of one name"));
 }
 
 TEST(Fsdp2Load, IntoTheMemoryOfAnUnusedEntryIsRefused) {
   const Snapshot snapshot =
       fsdp2_sharded_save_to_cpu(
-          dict({{"w", float_tensor({2}, {1, 2})}, {"old", float_tensor({2}, {3, 4})}}))
+          make_dict({{"w", float_tensor({2}, {1, 2})}, {"old", float_tensor({2}, {3, 4})}}))
           .value();
   auto groups = make_thread_groups(1);
-  const auto report = fsdp2_sharded_load_from_cpu(dict({{"w", snapshot.entries[1].tensor}}),
+  const auto report = fsdp2_sharded_load_from_cpu(make_dict({{"w", snapshot.entries[1].tensor}}),
                                                   snapshot, nullptr, *groups[0]);
   ASSERT_THAT(report, Fails(kInvalid, "lies in the snapshot's memory"));
   EXPECT_EQ(report.error().tensor(), "w");
-  EXPECT_THAT(floats(snapshot.entries[1].tensor), ElementsAre(3, 4));
+  EXPECT_THAT(stored_floats(snapshot.entries[1].tensor), ElementsAre(3, 4));
 }
 
 TEST(Fsdp2Load, ARankThatIsGoneIsAnErrorInTime) {
-  const Dict live = dict({{"w", dtensor({5, 5})}});
+  const Dict live = make_dict({{"w", dtensor({5, 5})}});
   const auto statuses = run_ranks(2, [&](ProcessGroup& group) -> Status {
     if (group.rank() == 1) return {};
     SHARDKIT_ASSIGN(const Snapshot snapshot,
-                    fsdp2_sharded_save_to_cpu(dict({{"w", dtensor({1, 2})}})));
+                    fsdp2_sharded_save_to_cpu(make_dict({{"w", dtensor({1, 2})}})));
     SHARDKIT_TRY(fsdp2_sharded_load_from_cpu(live, snapshot, snapshot.global_spec(), group));
     return {};
   });
   EXPECT_THAT(statuses[0], Fails(ErrorCode::kPeer, "rank 1"));
-  EXPECT_THAT(floats(local(live, "w")), ElementsAre(5, 5));
+  EXPECT_THAT(stored_floats(local(live, "w")), ElementsAre(5, 5));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ using testing::float_tensor;
 using testing::IsOk;
 
 Dict chunk(const std::string& name, float value) {
-  return *testing::make_dict({{name, float_tensor({2}, {value, value})}}).get_if<Dict>();
+  return testing::make_dict({{name, float_tensor({2}, {value, value})}});
 }
 
 std::byte* first_byte(const Dict& model) {
@@ -83,7 +83,7 @@ TEST(MegatronSnapshot, ATensorInAnotherChunksSnapshotIsRefused) {
 TEST(MegatronSnapshot, DTensorsAreRefused) {
   const DTensor dtensor{float_tensor({2}, {1, 2}),
                         testing::make_sharding({2}, {0, 1}, {Shard{0}}, {4})};
-  const std::vector<Dict> models{*testing::make_dict({{"w", dtensor}}).get_if<Dict>()};
+  const std::vector<Dict> models{testing::make_dict({{"w", dtensor}})};
   EXPECT_THAT(copy_megatron_model_to_cpu(models),
               Fails(ErrorCode::kInvalidArgument, "a DTensor is no unsharded state"));
   EXPECT_THAT(restore_megatron_model_from_cpu(models, {}),

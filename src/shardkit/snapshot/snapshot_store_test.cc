@@ -7,6 +7,7 @@
 
 #include "shardkit/collective/thread_group.h"
 #include "shardkit/testing/matchers.h"
+#include "shardkit/testing/ranks.h"
 #include "shardkit/testing/tensors.h"
 
 namespace shardkit {
@@ -20,7 +21,7 @@ Dict model(const std::vector<float>& values) {
   const auto size = static_cast<std::int64_t>(values.size());
   const DTensor dtensor{float_tensor({size}, values),
                         testing::make_sharding({2}, {0, 1}, {Shard{0}}, {2 * size})};
-  return *testing::make_dict({{"w", dtensor}}).get_if<Dict>();
+  return testing::make_dict({{"w", dtensor}});
 }
 
 float& weight(const Dict& dict) {
@@ -29,7 +30,7 @@ float& weight(const Dict& dict) {
 }
 
 TEST(SnapshotStore, ComputesWithOldWeightsAndGoesBack) {
-  const auto statuses = run_ranks(2, [](ProcessGroup& group) -> Status {
+  testing::expect_all_ok(2, [](ProcessGroup& group) -> Status {
     SnapshotStore store;
     const Dict live = model({10, 11});
     SHARDKIT_TRY(store.save_model_to_cpu(0, live));
@@ -46,7 +47,6 @@ TEST(SnapshotStore, ComputesWithOldWeightsAndGoesBack) {
     EXPECT_EQ(weight(live), 10);
     return {};
   });
-  for (const Status& status : statuses) EXPECT_THAT(status, IsOk());
 }
 
 TEST(SnapshotStore, SavingAgainRefillsOrReplaces) {
@@ -58,7 +58,7 @@ TEST(SnapshotStore, SavingAgainRefillsOrReplaces) {
   EXPECT_EQ(*reinterpret_cast<float*>(memory->memory()->data), 3);
   EXPECT_THAT(store.save_model_to_cpu(0, model({5, 6, 7})), IsOk());
   EXPECT_NE(store.find(0)->entries[0].tensor.storage, memory);
-  EXPECT_THAT(store.save_model_to_cpu(0, *testing::make_dict({{"w", None()}}).get_if<Dict>()),
+  EXPECT_THAT(store.save_model_to_cpu(0, testing::make_dict({{"w", None()}})),
               Fails(ErrorCode::kInvalidArgument, "Tensors and DTensors"));
   EXPECT_EQ(store.find(0)->entries[0].tensor.numel(), 3) << "as it was";
 }

@@ -16,8 +16,12 @@ namespace {
 
 using testing::Fails;
 using testing::float_tensor;
+using testing::list;
 using testing::make_dict;
 using testing::make_sharding;
+using testing::meta_tensor;
+using testing::number;
+using testing::tensor_in_file;
 
 // "path: what", or "none".
 std::string shown(const std::optional<Difference>& difference) {
@@ -28,18 +32,6 @@ std::string similarity(const Value& a, const Value& b) {
 }
 std::string difference(const Value& a, const Value& b) {
   return shown(find_difference(a, b).value());
-}
-
-Value number(std::int64_t n) { return n; }
-Value list(std::vector<Value> items) { return List{std::move(items)}; }
-
-Tensor stored_as(Storage::Place place) {
-  Tensor tensor = float_tensor({2}, {1, 2});
-  tensor.storage = std::make_shared<const Storage>(std::move(place), 8);
-  return tensor;
-}
-Tensor in_file() {
-  return stored_as(FileRange{std::make_shared<const std::string>("model.pt"), 64});
 }
 
 DTensor dtensor(Dims global, std::vector<Placement> placements, Dims local,
@@ -67,8 +59,8 @@ TEST(Similarity, ValuesAndLayoutDoNotMatter) {
                              {"n", BigInt{std::string(9, '\x01')}},
                              {"w", transposed}});
   EXPECT_EQ(similarity(a, b), "none");
-  EXPECT_EQ(similarity(make_dict({{"w", in_file()}}),
-                       make_dict({{"w", stored_as(NoBytes())}})),
+  EXPECT_EQ(similarity(make_dict({{"w", tensor_in_file()}}),
+                       make_dict({{"w", meta_tensor(DType::kFloat32, {2})}})),
             "none");
 }
 
@@ -202,11 +194,11 @@ TEST(Difference, LocalTensorsOfDistributedOnes) {
 
 TEST(Difference, NeedsBytesInMemory) {
   const Tensor memory = float_tensor({2}, {1, 2});
-  EXPECT_THAT(find_difference(make_dict({{"w", memory}}), make_dict({{"w", in_file()}})),
+  EXPECT_THAT(find_difference(make_dict({{"w", memory}}), make_dict({{"w", tensor_in_file()}})),
               Fails(ErrorCode::kInvalidArgument, "lies in a file"));
-  EXPECT_THAT(find_difference(make_dict({{"w", in_file()}}), make_dict({{"w", memory}})),
+  EXPECT_THAT(find_difference(make_dict({{"w", tensor_in_file()}}), make_dict({{"w", memory}})),
               Fails(ErrorCode::kInvalidArgument, "model.pt"));
-  const Tensor meta = stored_as(NoBytes());
+  const Tensor meta = meta_tensor(DType::kFloat32, {2});
   EXPECT_EQ(difference(meta, meta), "none");
   EXPECT_EQ(difference(meta, memory), ": only one side has bytes, the other is meta");
   Tensor outside = memory;

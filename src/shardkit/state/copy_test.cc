@@ -20,33 +20,16 @@ using ::testing::ElementsAre;
 using testing::Fails;
 using testing::float_tensor;
 using testing::IsOk;
+using testing::list;
 using testing::make_dict;
 using testing::make_sharding;
+using testing::meta_tensor;
+using testing::number;
+using testing::stored_floats;
+using testing::tensor_in_file;
 
-Value number(std::int64_t n) { return n; }
-Value list(std::vector<Value> items) { return List{std::move(items)}; }
-
-// The floats of a whole storage, in order.
-std::vector<float> floats(const Tensor& tensor) {
-  std::vector<float> values(tensor.storage->bytes() / sizeof(float));
-  if (!values.empty())
-    std::memcpy(values.data(), tensor.storage->memory()->data, tensor.storage->bytes());
-  return values;
-}
 const Tensor& tensor_at(const Value& state, const char* key) {
   return *find(*state.get_if<Dict>(), key)->get_if<Tensor>();
-}
-
-Tensor in_file() {
-  Tensor tensor = float_tensor({2}, {1, 2});
-  tensor.storage = std::make_shared<const Storage>(
-      FileRange{std::make_shared<const std::string>("model.pt"), 64}, 8);
-  return tensor;
-}
-Tensor meta() {
-  Tensor tensor = float_tensor({2}, {1, 2});
-  tensor.storage = std::make_shared<const Storage>(NoBytes(), 8);
-  return tensor;
 }
 
 DTensor dtensor(const std::vector<float>& values) {
@@ -80,7 +63,7 @@ TEST(CopyStateDict, WritesInPlaceAndReturnsTheTargetsTensors) {
   EXPECT_EQ(shardkit::testing::tree_text(*made), shardkit::testing::tree_text(from));
   EXPECT_FALSE(find_difference(*made, from).value());
   EXPECT_EQ(tensor_at(*made, "w").storage, tensor_at(to, "w").storage);
-  EXPECT_THAT(floats(tensor_at(to, "w")), ElementsAre(1, 2));
+  EXPECT_THAT(stored_floats(tensor_at(to, "w")), ElementsAre(1, 2));
   EXPECT_TRUE(find(*to.get_if<Dict>(), "step")->get_if<None>()) << "plain values of `to` stay";
 }
 
@@ -91,7 +74,7 @@ TEST(CopyStateDict, RespectsStridesOnBothSides) {
   to.strides = {4, 1};
   to.offset = 1;
   EXPECT_THAT(copy_state_dict(make_dict({{"w", from}}), make_dict({{"w", to}})), IsOk());
-  EXPECT_THAT(floats(to), ElementsAre(0, 1, 3, 5, 0, 2, 4, 6, 0));
+  EXPECT_THAT(stored_floats(to), ElementsAre(0, 1, 3, 5, 0, 2, 4, 6, 0));
 }
 
 TEST(CopyStateDict, ExpandedSourcesAreRepeated) {
@@ -99,7 +82,7 @@ TEST(CopyStateDict, ExpandedSourcesAreRepeated) {
   from.strides = {0, 1};
   const Tensor to = float_tensor({2, 2}, {0, 0, 0, 0});
   EXPECT_THAT(copy_state_dict(from, to), IsOk());
-  EXPECT_THAT(floats(to), ElementsAre(1, 2, 1, 2));
+  EXPECT_THAT(stored_floats(to), ElementsAre(1, 2, 1, 2));
 }
 
 TEST(CopyStateDict, NothingIsWrittenUnlessEverythingFits) {
@@ -108,10 +91,11 @@ TEST(CopyStateDict, NothingIsWrittenUnlessEverythingFits) {
     const Value target = float_tensor({2}, {8, 9});
     const auto made = copy_state_dict(make_dict({{"first", first}, {"x", from}}),
                                       make_dict({{"first", target}, {"x", to}}));
-    EXPECT_THAT(floats(*target.get_if<Tensor>()), ElementsAre(8, 9));
+    EXPECT_THAT(stored_floats(*target.get_if<Tensor>()), ElementsAre(8, 9));
     return made;
   };
   const Tensor tensor = float_tensor({2}, {1, 2});
+  const Tensor meta = meta_tensor(DType::kFloat32, {2});
   constexpr auto kInvalid = ErrorCode::kInvalidArgument;
   EXPECT_THAT(refused(tensor, float_tensor({1}, {1})),
               Fails(kInvalid, "CompanionMismatch: shape [2] against [1]"));
@@ -123,10 +107,10 @@ TEST(CopyStateDict, NothingIsWrittenUnlessEverythingFits) {
   EXPECT_THAT(refused(make_dict({{"k", tensor}}), make_dict({})),
               Fails(kInvalid, "the key \"k\" (str) is missing"));
   EXPECT_THAT(refused(dtensor({1, 2}), tensor), Fails(kInvalid, "DTensor against Tensor"));
-  EXPECT_THAT(refused(in_file(), tensor), Fails(kInvalid, "model.pt"));
-  EXPECT_THAT(refused(tensor, in_file()), Fails(kInvalid, "lies in a file"));
-  EXPECT_THAT(refused(meta(), tensor), Fails(kInvalid, "no bytes (meta)"));
-  EXPECT_THAT(refused(tensor, meta()), Fails(kInvalid, "no bytes (meta)"));
+  EXPECT_THAT(refused(tensor_in_file(), tensor), Fails(kInvalid, "model.pt"));
+  EXPECT_THAT(refused(tensor, tensor_in_file()), Fails(kInvalid, "lies in a file"));
+  EXPECT_THAT(refused(meta, tensor), Fails(kInvalid, "no bytes (meta)"));
+  EXPECT_THAT(refused(tensor, meta), Fails(kInvalid, "no bytes (meta)"));
   EXPECT_THAT(refused(Opaque{"a.B", {}}, Opaque{"a.B", {}}), Fails(ErrorCode::kUnsupported, "a.B"));
   EXPECT_THAT(refused(Set(), Set()), Fails(ErrorCode::kUnsupported, "set"));
   Tensor expanded = float_tensor({2}, {1});
@@ -155,7 +139,7 @@ TEST(CopyStateDict, NamesThePathOfAMismatch) {
 TEST(CopyStateDict, OntoItself) {
   Tensor tensor = float_tensor({3}, {1, 2, 3});
   EXPECT_THAT(copy_state_dict(tensor, tensor), IsOk());
-  EXPECT_THAT(floats(tensor), ElementsAre(1, 2, 3));
+  EXPECT_THAT(stored_floats(tensor), ElementsAre(1, 2, 3));
   Tensor head = tensor;
   head.shape = {2};
   Tensor tail = head;
@@ -166,7 +150,7 @@ TEST(CopyStateDict, OntoItself) {
   head.shape = {1};
   tail.shape = {1};
   EXPECT_THAT(copy_state_dict(tail, head), IsOk());
-  EXPECT_THAT(floats(tensor), ElementsAre(2, 2, 3));
+  EXPECT_THAT(stored_floats(tensor), ElementsAre(2, 2, 3));
 }
 
 TEST(CopyStateDict, NothingIsWrittenOverATensorThatIsCopiedOntoItself) {
@@ -177,7 +161,7 @@ TEST(CopyStateDict, NothingIsWrittenOverATensorThatIsCopiedOntoItself) {
         copy_state_dict(make_dict({{"b", b}, {"a", a}}), make_dict({{"b", a}, {"a", a}}))}) {
     ASSERT_THAT(made, Fails(ErrorCode::kInvalidArgument, "overlaps the one to be copied"));
     EXPECT_EQ(made.error().tensor(), "a");
-    EXPECT_THAT(floats(a), ElementsAre(1, 2));
+    EXPECT_THAT(stored_floats(a), ElementsAre(1, 2));
   }
   EXPECT_THAT(copy_state_dict(make_dict({{"a", a}, {"b", a}}), make_dict({{"a", a}, {"b", a}})),
               IsOk());
@@ -190,8 +174,8 @@ TEST(CopyStateDict, TensorsThatSwapPlacesAreRefused) {
       copy_state_dict(make_dict({{"a", a}, {"b", b}}), make_dict({{"a", b}, {"b", a}}));
   EXPECT_THAT(made, Fails(ErrorCode::kInvalidArgument, "overlaps the one to be copied"));
   EXPECT_EQ(made.error().tensor(), "a");
-  EXPECT_THAT(floats(a), ElementsAre(1, 2));
-  EXPECT_THAT(floats(b), ElementsAre(3, 4));
+  EXPECT_THAT(stored_floats(a), ElementsAre(1, 2));
+  EXPECT_THAT(stored_floats(b), ElementsAre(3, 4));
 }
 
 TEST(CopyStateDict, RefillsWhatCreateCpuStateDictMade) {
@@ -220,9 +204,10 @@ TEST(OffloadStateDict, SharesAndSaysSo) {
 }
 
 TEST(OffloadStateDict, RefusesWhatHasNoBytes) {
-  EXPECT_THAT(offload_state_dict_to_cpu(make_dict({{"a", list({meta()})}})),
+  const Tensor meta = meta_tensor(DType::kFloat32, {2});
+  EXPECT_THAT(offload_state_dict_to_cpu(make_dict({{"a", list({meta})}})),
               Fails(ErrorCode::kInvalidArgument, "no bytes (meta)"));
-  EXPECT_THAT(offload_state_dict_to_cpu(make_dict({{"a", list({in_file()})}})),
+  EXPECT_THAT(offload_state_dict_to_cpu(make_dict({{"a", list({tensor_in_file()})}})),
               Fails(ErrorCode::kInvalidArgument, "a.0"));
   EXPECT_THAT(offload_state_dict_to_cpu(make_dict({{"a", Opaque{"a.B", {}}}})),
               Fails(ErrorCode::kUnsupported, "a.B"));

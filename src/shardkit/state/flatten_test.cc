@@ -22,19 +22,19 @@ namespace {
 
 using testing::Fails;
 using testing::IsOk;
+using testing::list;
+using testing::number;
 using testing::tree_text;
 
 using Items = std::vector<std::pair<Value, Value>>;
 
 Value text(const char* content) { return std::string(content); }
-Value number(std::int64_t n) { return n; }
 
 Value tensor(std::int64_t count) {
   return testing::float_tensor({count}, std::vector<float>(static_cast<std::size_t>(count)));
 }
 
 Value dict(Items items) { return Dict{std::move(items)}; }
-Value list(std::vector<Value> items) { return List{std::move(items)}; }
 Value tuple(std::vector<Value> items) { return Tuple{std::move(items)}; }
 
 // TREES of testdata/generate.py.

@@ -19,25 +19,15 @@
 namespace shardkit {
 namespace {
 
+using testing::all_zero;
 using testing::Fails;
 using testing::float_tensor;
 using testing::make_tensor;
-
-bool all_zero(const Tensor& tensor) {
-  const std::byte* data = tensor.storage->memory()->data;
-  return std::all_of(data, data + tensor.storage->bytes(),
-                     [](std::byte byte) { return byte == std::byte(0); });
-}
+using testing::meta_tensor;
 
 Tensor with_strides(Tensor tensor, Dims strides, std::int64_t offset = 0) {
   tensor.strides = std::move(strides);
   tensor.offset = offset;
-  return tensor;
-}
-
-Tensor meta(DType dtype, Dims shape) {
-  Tensor tensor = make_tensor<char>(dtype, std::move(shape), {});
-  tensor.storage = std::make_shared<const Storage>(NoBytes(), 12);
   return tensor;
 }
 
@@ -51,7 +41,7 @@ std::map<std::string, Tensor> cpu_tensors() {
       {"transposed", with_strides(float_tensor({3, 2}, {0, 1, 2, 3, 4, 5}), {1, 3})},
       {"expanded", with_strides(float_tensor({2, 3}, {0, 1, 2}), {0, 1})},
       {"strided", with_strides(float_tensor({4}, {0, 1, 2, 3, 4, 5, 6, 7}), {2}, 1)},
-      {"meta", meta(DType::kBFloat16, {2, 3})},
+      {"meta", meta_tensor(DType::kBFloat16, {2, 3})},
   };
 }
 
@@ -129,7 +119,7 @@ TEST(CreateCpuStateDict, NamesWhatItCannotMake) {
   const Value state = testing::make_dict({{"a", List{{None(), in_file}}}});
   EXPECT_THAT(create_cpu_state_dict(state), Fails(ErrorCode::kInvalidArgument, "model.pt"));
   EXPECT_THAT(create_cpu_state_dict(state), Fails(ErrorCode::kInvalidArgument, "a.1"));
-  EXPECT_THAT(create_cpu_state_dict(Opaque{"a.B", {meta(DType::kFloat32, {1})}}),
+  EXPECT_THAT(create_cpu_state_dict(Opaque{"a.B", {meta_tensor(DType::kFloat32, {1})}}),
               Fails(ErrorCode::kInvalidArgument, "no bytes (meta)"));
 }
 
@@ -137,7 +127,7 @@ TEST(CreateCpuStateDict, SaysWhenThereIsNoMemory) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizers' calloc() ends the process instead";
 #else
-  EXPECT_THAT(create_cpu_state_dict(meta(DType::kFloat32, {INT64_MAX / 8})),
+  EXPECT_THAT(create_cpu_state_dict(meta_tensor(DType::kFloat32, {INT64_MAX / 8})),
               Fails(ErrorCode::kLimit, "no memory"));
 #endif
 }

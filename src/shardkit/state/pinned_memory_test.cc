@@ -14,6 +14,7 @@
 namespace shardkit {
 namespace {
 
+using testing::all_zero;
 using testing::Fails;
 using testing::float_tensor;
 using testing::IsOk;
@@ -57,12 +58,6 @@ class PinnedMemory : public ::testing::Test {
 
   StandIn runtime_;
 };
-
-bool all_zero(const Tensor& tensor) {
-  const std::byte* data = tensor.storage->memory()->data;
-  return std::all_of(data, data + tensor.storage->bytes(),
-                     [](std::byte byte) { return byte == std::byte(0); });
-}
 
 TEST_F(PinnedMemory, FreshMemoryIsTheRuntimes) {
   const int before = runtime_.calls();
