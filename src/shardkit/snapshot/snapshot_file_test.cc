@@ -4,17 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <filesystem>
+#include <span>
 
 #include "shardkit/collective/thread_group.h"
-#include "shardkit/json/parse.h"
-#include "shardkit/json/write.h"
+#include "shardkit/safetensors/file_layout.h"
 #include "shardkit/safetensors/reader.h"
-#include "shardkit/snapshot/snapshot_metadata_internal.h"
 #include "shardkit/state/compare.h"
 #include "shardkit/testing/faulty_calls.h"
 #include "shardkit/testing/matchers.h"
+#include "shardkit/testing/ranks.h"
 #include "shardkit/testing/recording_calls.h"
 #include "shardkit/testing/temp_dir.h"
 #include "shardkit/testing/tensors.h"
@@ -69,12 +68,27 @@ std::string file_of(const TempDir& dir, int size, int rank) {
   return dir / ("s/" + snapshot_file_name(size, rank));
 }
 
+Snapshot snapshot_of(const ProcessGroup& group, float value) {
+  return snapshot(value + static_cast<float>(group.rank()));
+}
+
 void write_on(int size, const TempDir& dir, float value) {
-  const auto statuses = run_ranks(size, [&](ProcessGroup& group) {
-    return write_snapshot(posix_file_system(), dir / "s",
-                          snapshot(value + static_cast<float>(group.rank())), group);
+  testing::expect_all_ok(size, [&](ProcessGroup& group) {
+    return write_snapshot(posix_file_system(), dir / "s", snapshot_of(group, value), group);
   });
-  for (const Status& status : statuses) ASSERT_THAT(status, IsOk());
+}
+
+/// Each rank's file is what write_on() wrote: names, order, bytes and specs.
+void expect_on(int size, const TempDir& dir, float value) {
+  testing::expect_all_ok(size, [&](ProcessGroup& group) -> Status {
+    SHARDKIT_ASSIGN(const Snapshot read, read_snapshot(posix_file_system(), dir / "s", group));
+    const Value written = tree(snapshot_of(group, value));
+    EXPECT_FALSE(find_difference(written, tree(read)).value()) << "bytes and specs";
+    EXPECT_EQ(testing::tree_text(written), testing::tree_text(tree(read))) << "order, names";
+    EXPECT_EQ(read.entries[0].spec, read.entries[2].spec);
+    EXPECT_EQ(read.global_spec(), read.entries[0].spec);
+    return {};
+  });
 }
 
 std::vector<Status> read_on(int size, const TempDir& dir) {
@@ -87,16 +101,7 @@ std::vector<Status> read_on(int size, const TempDir& dir) {
 TEST(SnapshotFile, ComesBackOnEachRank) {
   const TempDir dir;
   write_on(2, dir, 10);
-  const auto statuses = run_ranks(2, [&](ProcessGroup& group) -> Status {
-    SHARDKIT_ASSIGN(const Snapshot read, read_snapshot(posix_file_system(), dir / "s", group));
-    const Snapshot written = snapshot(10 + static_cast<float>(group.rank()));
-    EXPECT_FALSE(find_difference(tree(written), tree(read)).value()) << "bytes and specs";
-    EXPECT_EQ(testing::tree_text(tree(written)), testing::tree_text(tree(read))) << "order, names";
-    EXPECT_EQ(read.entries[0].spec, read.entries[2].spec);
-    EXPECT_EQ(read.global_spec(), read.entries[0].spec);
-    return {};
-  });
-  for (const Status& status : statuses) EXPECT_THAT(status, IsOk());
+  expect_on(2, dir, 10);
 }
 
 TEST(SnapshotFile, IsASafetensorsFileOfTheLocalParts) {
@@ -157,13 +162,7 @@ TEST(SnapshotFile, OneRanksFaultLeavesAllOldFiles) {
       return write_snapshot(*fs, dir / "s", snapshot(99), group);
     });
     for (const Status& status : statuses) EXPECT_THAT(status, Fails(ErrorCode::kIo, "rank 1: "));
-    const auto read = run_ranks(2, [&](ProcessGroup& group) -> Status {
-      SHARDKIT_ASSIGN(const Snapshot old, read_snapshot(posix_file_system(), dir / "s", group));
-      EXPECT_FALSE(find_difference(tree(old), tree(snapshot(10 + static_cast<float>(group.rank()))))
-                       .value());
-      return {};
-    });
-    for (const Status& status : read) EXPECT_THAT(status, IsOk());
+    expect_on(2, dir, 10);
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir / "s"), {}), 2) << "no parts";
   }
 }
@@ -232,20 +231,10 @@ TEST(SnapshotFile, RefusesToWriteWhatItCouldNotRead) {
 // A file whose metadata and tensors need not fit.
 void write_hostile(const TempDir& dir, const std::string& metadata,
                    const char* key = "shardkit.snapshot") {
-  json::Object texts;
-  texts.add(key, metadata);
-  json::Object header;
-  header.add("__metadata__", std::move(texts));
-  json::Object w;
-  w.add("dtype", "F32");
-  w.add("shape", json::Array{{1}});
-  w.add("data_offsets", json::Array{{0, 4}});
-  header.add("w", std::move(w));
-  const std::string text = json::write(header, json::WriteStyle::kCompact);
-  std::string file(8, '\0');
-  const std::uint64_t length = text.size();
-  std::memcpy(file.data(), &length, 8);
-  testing::write_file(file_of(dir, 1, 0), file + text + "1234");
+  const safetensors::TensorSpec w{"w", DType::kFloat32, {1}};
+  const std::pair<std::string, std::string> text(key, metadata);
+  const auto layout = safetensors::lay_out(std::span(&w, 1), std::span(&text, 1)).value();
+  testing::write_file(file_of(dir, 1, 0), layout.head + "1234");
 }
 
 constexpr const char* kGood =
