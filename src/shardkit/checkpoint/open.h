@@ -32,7 +32,8 @@ Result<RankFile> read_rank_file(FileSystem& fs, const CheckpointFolder& folder, 
 ///
 /// Reads each file's zip directory and pickle, several files at once (checkpoint/rank_reader.h);
 /// time and memory grow with the number of tensors, not with their size. Memory: less than 256
-/// bytes a piece, and what the largest pickles take while they are read: some 5 times their size.
+/// bytes a piece, and while files are read what two of the largest pickles take, some 5 times their
+/// size each, or 64 MiB more than one where that is more; however many threads there are.
 ///
 /// @error kUnsupported FSDP2 over tensor parallelism by PyTorch 2.4 (torch_pt/origin.h)
 /// @error as read_rank_file and CatalogBuilder. Where several files cannot be read, all are named.

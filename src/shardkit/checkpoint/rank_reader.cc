@@ -1,12 +1,22 @@
 #include "shardkit/checkpoint/rank_reader.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
 namespace shardkit {
+namespace {
+
+/// What the files that are read ahead may take together.
+constexpr std::uint64_t kAheadBytes = 64 << 20;
+
+/// A pickle, its objects and the tree made of them take some 5 times its size at most.
+constexpr std::uint64_t kBytesPerPickleByte = 5;
+
+}  // namespace
 
 RankReader::RankReader(FileSystem& fs, const CheckpointFolder& folder, unsigned threads)
-    : fs_(fs), folder_(folder), ahead_(threads) {
+    : fs_(fs), folder_(folder), threads_wanted_(threads) {
   threads_.reserve(threads);
   try {
     while (threads_.size() < threads) threads_.emplace_back([this] { work(); });
@@ -24,22 +34,24 @@ RankReader::~RankReader() {
   threads_.clear();
 }
 
-Result<RankFile> RankReader::read(std::int64_t rank) {
-  return read_rank_file(fs_, folder_, rank, {.large_pickles = &large_pickles_});
-}
-
 void RankReader::work() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] {
-      return stopping_ || to_start_ >= folder_.world_size ||
-             to_start_ - to_take_ < ahead_;
+      return stopping_ || to_start_ >= folder_.world_size || to_start_ - to_take_ < ahead_;
     });
     if (stopping_ || to_start_ >= folder_.world_size) return;
     const std::int64_t rank = to_start_++;
     lock.unlock();
-    auto file = read(rank);
+    auto file = read_rank_file(fs_, folder_, rank);
     lock.lock();
+    if (file.ok()) {
+      largest_pickle_ = std::max(largest_pickle_, file->content.pickle_bytes);
+      const std::uint64_t fitting =
+          kAheadBytes / (kBytesPerPickleByte * std::max<std::uint64_t>(largest_pickle_, 1));
+      ahead_ = static_cast<std::int64_t>(
+          std::clamp<std::uint64_t>(fitting, 1, threads_wanted_));
+    }
     done_.emplace(rank, std::move(file));
     changed_.notify_all();
   }
@@ -52,7 +64,7 @@ Result<RankFile> RankReader::next() {
     ++to_start_;
     ++to_take_;
     lock.unlock();
-    return read(rank);
+    return read_rank_file(fs_, folder_, rank);
   }
   changed_.wait(lock, [this, rank] { return done_.contains(rank); });
   auto node = done_.extract(rank);

@@ -15,13 +15,14 @@
 
 namespace shardkit {
 
-/// Threads read ahead, at most as many files as there are threads. What the caller sees does not
-/// depend on their number: it takes rank after rank, errors included.
+/// Threads read ahead: so many files that they take 64 MiB, by the largest pickle that was read so
+/// far, but at most as many as there are threads, and one of any size. The first is read alone, to
+/// know. What the caller sees does not depend on the number of threads: it takes rank after rank,
+/// errors included.
 class RankReader {
  public:
   /// @param folder   outlives the reader
-  /// @param threads  >= 0; none, or fewer than asked for where the system gives no more: the caller
-  ///                 reads what they do not
+  /// @param threads  >= 0; none, or where the system gives none: the caller reads every file
   RankReader(FileSystem& fs, const CheckpointFolder& folder, unsigned threads);
   /// Waits for the files being read.
   ~RankReader();
@@ -32,15 +33,15 @@ class RankReader {
 
  private:
   void work();
-  Result<RankFile> read(std::int64_t rank);
 
   FileSystem& fs_;
   const CheckpointFolder& folder_;
-  const std::int64_t ahead_;  // how many ranks may be read before they are taken
-  std::mutex large_pickles_;
+  const std::uint64_t threads_wanted_;
 
   std::mutex mutex_;  // of all below
   std::condition_variable changed_;
+  std::uint64_t largest_pickle_ = 0;  // bytes, of those read
+  std::int64_t ahead_ = 1;            // how many ranks may be read before they are taken
   std::int64_t to_start_ = 0;  // the next rank that nobody reads yet
   std::int64_t to_take_ = 0;   // the rank that next() returns
   bool stopping_ = false;

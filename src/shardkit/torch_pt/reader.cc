@@ -21,10 +21,7 @@ std::uint64_t tree_budget(std::uint64_t pickle_bytes) {
   return std::min(kCeiling, kFloor + 2 * sizeof(Value) * pickle_bytes);
 }
 
-Result<std::pair<Value, PtOrigin>> read_tree(PtRecords& records, const PtReadOptions& options) {
-  std::unique_lock<std::mutex> alone;
-  if (options.large_pickles != nullptr && records.pickle_bytes() > kLargePickleBytes)
-    alone = std::unique_lock(*options.large_pickles);
+Result<std::pair<Value, PtOrigin>> read_tree(PtRecords& records) {
   SHARDKIT_ASSIGN(std::string data, records.read_pickle());
   const std::uint64_t budget = tree_budget(data.size());
   SHARDKIT_ASSIGN(const pickle::Graph graph,
@@ -41,9 +38,10 @@ Result<std::pair<Value, PtOrigin>> read_tree(PtRecords& records, const PtReadOpt
 
 Result<PtFile> read_pt(const RandomAccessFile& file, const PtReadOptions& options) {
   SHARDKIT_ASSIGN(PtRecords records, PtRecords::open(file, options.verify_crc));
-  auto tree = read_tree(records, options);
+  auto tree = read_tree(records);
   if (!tree.ok()) return std::move(tree).error().in_file(file.path());
-  return PtFile{std::move(tree->first), file.size(), records.directory_crc(), tree->second};
+  return PtFile{std::move(tree->first), file.size(), records.pickle_bytes(),
+                records.directory_crc(), tree->second};
 }
 
 Result<PtFile> read_pt(FileSystem& fs, const std::string& path, const PtReadOptions& options) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 
 #include "shardkit/base/result.h"
@@ -14,16 +13,12 @@ namespace shardkit {
 
 struct PtReadOptions {
   bool verify_crc = false;  ///< also read all tensor data and check its CRC
-  /// Held while a pickle above kLargePickleBytes is in memory, if given: files that are read side
-  /// by side then take the memory of one. A pickle's objects take some 4 times its size.
-  std::mutex* large_pickles = nullptr;
 };
-
-inline constexpr std::uint64_t kLargePickleBytes = 4 << 20;
 
 struct PtFile {
   Value root;                       ///< what torch.load would return; a Dict for a state dict
   std::uint64_t bytes = 0;          ///< of the whole file
+  std::uint64_t pickle_bytes = 0;   ///< of data.pkl: what reading it takes grows with them
   std::uint32_t directory_crc = 0;  ///< of the zip directory: identifies the content cheaply
   PtOrigin origin;
 };
