@@ -239,6 +239,7 @@ Status DTensorReader::read_shard_order(const PtAttributes& spec, Sharding& shard
   if (flag && objects_.graph().kind(*flag) == Kind::kBool && objects_.graph().boolean(*flag))
     return objects_.error(ErrorCode::kCorrupt, "a spec gives its order of cutting twice", *order);
   SHARDKIT_ASSIGN(const auto entries, objects_.sequence(*order, "a spec's shard_order"));
+  SHARDKIT_TRY(objects_.charge(entries.size() * sizeof(ShardOrder), *order));
   std::vector<ShardOrder> read;
   for (const ObjectId entry : entries) {
     // A named tuple ShardOrderEntry(tensor_dim, mesh_dims), or a plain pair.
@@ -254,6 +255,7 @@ Status DTensorReader::read_shard_order(const PtAttributes& spec, Sharding& shard
     ShardOrder made;
     SHARDKIT_ASSIGN(made.tensor_dim, objects_.integer(parts[0], "a shard_order's tensor_dim"));
     SHARDKIT_ASSIGN(made.mesh_dims, objects_.integers(parts[1], "a shard_order's mesh_dims"));
+    SHARDKIT_TRY(objects_.charge(made.mesh_dims.size() * sizeof(std::int64_t), parts[1]));
     read.push_back(std::move(made));
   }
   if (read != default_order(sharding.placements)) sharding.shard_order = std::move(read);

@@ -247,5 +247,27 @@ TEST(Hostile, SharingIsBounded) {
   EXPECT_THAT(read(text + "l."), Fails(ErrorCode::kLimit, "too large"));
 }
 
+/// A list, a dict and a class's arguments of a million elements, of which the first is the thing
+/// itself: 500 levels of them would take 20 GB before the depth ends it.
+TEST(Hostile, RoomForElementsIsChargedFirst) {
+  const std::string million(1'000'000, 'N');
+  EXPECT_THAT(read("\x80\x02]q\0(h\0"s + million + "e."), Fails(ErrorCode::kLimit, "too large"));
+  std::string pairs = "\x80\x02}q\0(K\0h\0"s;
+  for (int i = 0; i < 500'000; ++i) pairs += "NN";
+  EXPECT_THAT(read(pairs + "u."), Fails(ErrorCode::kLimit, "too large"));
+  EXPECT_THAT(read("\x80\x02]q\0(ccollections\ndeque\n(h\0"s + million + "tRe."),
+              Fails(ErrorCode::kLimit, "too large"));
+}
+
+/// One tensor of 64 dimensions, a million times over: a kilobyte for each of two bytes.
+TEST(Hostile, LongShapesAreCharged) {
+  const std::vector<std::int64_t> ones(64, 1);
+  std::string many = tensor_pickle({.size = ones, .stride = ones});
+  many.pop_back();
+  many = "\x80\x02"s + many.substr(2) + "q\xff" "0(";
+  for (int i = 0; i < 1'000'000; ++i) many += "h\xff";
+  EXPECT_THAT(read(many + "l.", kTwelveFloats), Fails(ErrorCode::kLimit, "too large"));
+}
+
 }  // namespace
 }  // namespace shardkit

@@ -21,9 +21,11 @@ struct Step {
 using Axis = std::vector<Step>;
 
 /// Flattens a nested pair of int tuples, as PyTorch's layouts have them ((2, 2), (4, 1)), into
-/// steps. Form C writes an axis of size 1 as two empty tuples.
-Status add_steps(const PtObjects& objects, ObjectId shape, ObjectId stride, int depth, Axis& axis) {
+/// steps. Form C writes an axis of size 1 as two empty tuples. Each part is charged for, since
+/// tuples of one tuple many times over would unfold without end.
+Status add_steps(PtObjects& objects, ObjectId shape, ObjectId stride, int depth, Axis& axis) {
   const auto what = "a mesh's layout";
+  SHARDKIT_TRY(objects.charge(sizeof(Step), shape));
   if (objects.graph().kind(shape) == Kind::kInt) {
     SHARDKIT_ASSIGN(const std::int64_t size, objects.integer(shape, what));
     SHARDKIT_ASSIGN(const std::int64_t step, objects.integer(stride, what));
@@ -41,20 +43,20 @@ Status add_steps(const PtObjects& objects, ObjectId shape, ObjectId stride, int 
 
 constexpr int kMaxLayoutDepth = 8;
 
-Result<ObjectId> required(const PtObjects& objects, const PtAttributes& attributes,
+Result<ObjectId> required(PtObjects& objects, const PtAttributes& attributes,
                           std::string_view name, ObjectId at) {
   if (const auto found = attributes.find(name)) return *found;
   return objects.error(ErrorCode::kUnsupported, "a mesh in an unknown form", at)
       .expected(fmt::format("an attribute '{}'", name));
 }
 
-Result<Axis> read_axis(const PtObjects& objects, ObjectId shape, ObjectId stride) {
+Result<Axis> read_axis(PtObjects& objects, ObjectId shape, ObjectId stride) {
   Axis axis;
   SHARDKIT_TRY(add_steps(objects, shape, stride, kMaxLayoutDepth, axis));
   return axis;
 }
 
-Result<std::vector<Axis>> read_layout(const PtObjects& objects, ObjectId layout) {
+Result<std::vector<Axis>> read_layout(PtObjects& objects, ObjectId layout) {
   SHARDKIT_ASSIGN(const PtAttributes attributes, objects.attributes(layout, "a mesh's layout"));
   std::vector<Axis> axes;
   if (const auto listed = attributes.find("axes")) {  // form C
@@ -114,7 +116,7 @@ Result<RankArray> read_ranks(PtObjects& objects, TensorReader& tensors, ObjectId
 /// sum(coordinate * stride)]. Where the map holds several copies of the layout (a sliced mesh),
 /// `first` is that of the copy which holds the writing rank
 /// (torch 2.13, _mesh_layout.py remap_to_tensor; device_mesh.py _get_mesh_tensor_from_full_mesh).
-Result<RankArray> place(const PtObjects& objects, const std::vector<Axis>& axes,
+Result<RankArray> place(PtObjects& objects, const std::vector<Axis>& axes,
                         const std::vector<std::int64_t>& rank_map,
                         std::optional<std::int64_t> own_rank, ObjectId at) {
   const auto bad = [&](std::string what) {
@@ -177,13 +179,15 @@ Result<RankArray> place(const PtObjects& objects, const std::vector<Axis>& axes,
   return placed;
 }
 
-Result<std::vector<std::string>> read_names(const PtObjects& objects,
+Result<std::vector<std::string>> read_names(PtObjects& objects,
                                             std::optional<ObjectId> names) {
   std::vector<std::string> texts;
   if (!names || objects.is_none(*names)) return texts;
   SHARDKIT_ASSIGN(const auto items, objects.sequence(*names, "a mesh's dimension names"));
+  SHARDKIT_TRY(objects.charge(items.size() * sizeof(std::string), *names));
   for (const ObjectId item : items) {
     SHARDKIT_ASSIGN(const auto text, objects.string(item, "a mesh's dimension name"));
+    SHARDKIT_TRY(objects.charge(text.size(), item));
     texts.emplace_back(text);
   }
   return texts;
@@ -196,7 +200,7 @@ std::optional<ObjectId> either(const PtAttributes& attributes, std::string_view 
 }
 
 /// Forms B and C record where the writing rank stands: what we made of the layout must agree.
-Status check_own_coordinate(const PtObjects& objects, const PtAttributes& attributes,
+Status check_own_coordinate(PtObjects& objects, const PtAttributes& attributes,
                             std::optional<std::int64_t> own_rank, const DeviceMesh& mesh) {
   const auto recorded = attributes.find("_coordinate_on_dim");
   if (!own_rank || !recorded || objects.is_none(*recorded)) return {};
@@ -210,7 +214,7 @@ Status check_own_coordinate(const PtObjects& objects, const PtAttributes& attrib
 }
 
 /// The rank that a mesh says its file was written by.
-Result<std::optional<std::int64_t>> writing_rank(const PtObjects& objects,
+Result<std::optional<std::int64_t>> writing_rank(PtObjects& objects,
                                                  const PtAttributes& attributes,
                                                  std::optional<std::int64_t> own_rank,
                                                  const DeviceMesh& mesh) {
@@ -252,6 +256,7 @@ Result<DeviceMesh> read_mesh(PtObjects& objects, TensorReader& tensors, ObjectId
   if (!device)
     return objects.error(ErrorCode::kUnsupported, "a mesh without a device type", mesh);
   SHARDKIT_ASSIGN(const auto device_type, objects.string(*device, "a mesh's device type"));
+  SHARDKIT_TRY(objects.charge(device_type.size(), *device));
   SHARDKIT_ASSIGN(auto names,
                   read_names(objects, either(attributes, "mesh_dim_names", "_mesh_dim_names")));
   std::optional<std::int64_t> own_rank;

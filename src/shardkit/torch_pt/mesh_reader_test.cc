@@ -212,6 +212,39 @@ TEST(MeshForms, WhatIsMissingOrContradictory) {
   fails(mesh({{"_layout", layout}, {"_rank_map", ints({1, 1})}}), ErrorCode::kCorrupt, "");
 }
 
+/// A tuple of one item so many times.
+Write repeated(Write item, int times) {
+  return [item, times](pickle::Writer& w) {
+    w.mark();
+    item(w);
+    const std::uint32_t first = w.put();
+    for (int i = 1; i < times; ++i) w.get(first);
+    w.tuple();
+  };
+}
+
+TEST(MeshForms, WhatUnfoldsWithoutEnd) {
+  const auto too_large = [](const Write& root) {
+    EXPECT_THAT(read(root), Fails(ErrorCode::kLimit, "too large"));
+  };
+  const Write layout = layout_b(ints({2}), ints({1}));
+  const Write ranks = ints({0, 1});
+  Write nested = number(1);
+  for (int level = 0; level < 8; ++level) nested = repeated(nested, 100);
+  too_large(dtensor({mesh({{"_layout", layout_b(nested, nested)}, {"_rank_map", ranks}}),
+                     {shard(0)}}));
+  const Write names = repeated(text(std::string(100'000, 'x')), 10'000);
+  too_large(dtensor({mesh({{"_mesh_dim_names", names}, {"_layout", layout}, {"_rank_map", ranks}}),
+                     {shard(0)}}));
+  const Write orders = repeated(tuple({number(0), repeated(number(0), 10'000)}), 10'000);
+  too_large(dtensor({kLine, {shard(0)}, {{"shard_order", orders}}}));
+  // One object of many attributes, looked at ten thousand times.
+  Attributes attributes = {{"dim", number(0)}};
+  for (int i = 0; i < 10'000; ++i) attributes.push_back({"_" + std::to_string(i), none()});
+  const Write placements = repeated(object(kPlacements, "Shard", attributes), 10'000);
+  too_large(dtensor({kLine, {}, {{"placements", placements}}}));
+}
+
 TEST(Specs, Placements) {
   const auto of = [](const Write& placement) { return sharding_of({kLine, {placement}}); };
   const std::string on = "[8, 3] on cuda [4] 0 1 2 3: ";

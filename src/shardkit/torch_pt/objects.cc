@@ -139,12 +139,14 @@ Result<std::vector<std::int64_t>> PtObjects::integers(ObjectId id, std::string_v
   return values;
 }
 
-Result<Dims> PtObjects::dims(ObjectId id, std::string_view what) const {
+Result<Dims> PtObjects::dims(ObjectId id, std::string_view what) {
   SHARDKIT_ASSIGN(const auto items, sequence(id, what));
   if (items.size() > Dims::kMaxDims)
     return error(ErrorCode::kLimit, fmt::format("{} has too many dimensions", what), id)
         .expected(fmt::format("at most {}", Dims::kMaxDims))
         .found(std::to_string(items.size()));
+  if (items.size() > Dims::kInlineDims)
+    SHARDKIT_TRY(charge(items.size() * sizeof(std::int64_t), id));
   Dims dims(items.size(), 0);
   for (std::size_t d = 0; d < items.size(); ++d) {
     SHARDKIT_ASSIGN(dims[d], integer(items[d], what));
@@ -162,10 +164,11 @@ Result<DType> PtObjects::dtype(ObjectId id) const {
 }
 
 Status PtObjects::add_attributes(ObjectId dict, std::string_view what,
-                                 PtAttributes& attributes) const {
+                                 PtAttributes& attributes) {
   if (is_none(dict)) return {};
   if (graph_.kind(dict) != Kind::kDict) return unexpected(what, "a dict of attributes", dict);
   const auto items = graph_.items(dict);
+  SHARDKIT_TRY(charge(items.size() / 2 * sizeof(attributes.all().front()), dict));
   attributes.reserve(items.size() / 2);
   for (std::size_t i = 0; i < items.size(); i += 2) {
     SHARDKIT_ASSIGN(const auto name, string(items[i], "an attribute's name"));
@@ -174,7 +177,7 @@ Status PtObjects::add_attributes(ObjectId dict, std::string_view what,
   return {};
 }
 
-Result<PtAttributes> PtObjects::attributes_of_state(ObjectId state, std::string_view what) const {
+Result<PtAttributes> PtObjects::attributes_of_state(ObjectId state, std::string_view what) {
   PtAttributes attributes;
   if (graph_.kind(state) == Kind::kTuple && graph_.items(state).size() == 2) {
     for (const ObjectId dict : graph_.items(state))
@@ -185,7 +188,7 @@ Result<PtAttributes> PtObjects::attributes_of_state(ObjectId state, std::string_
   return attributes;
 }
 
-Result<PtAttributes> PtObjects::attributes(ObjectId id, std::string_view what) const {
+Result<PtAttributes> PtObjects::attributes(ObjectId id, std::string_view what) {
   const Kind kind = graph_.kind(id);
   if (kind != Kind::kNew && kind != Kind::kCall) return unexpected(what, "an object", id);
   const ObjectId state = graph_.construction(id).state;

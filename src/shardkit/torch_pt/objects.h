@@ -75,22 +75,24 @@ class PtObjects {
   Result<std::span<const ObjectId>> sequence(ObjectId id, std::string_view what) const;
   Result<std::vector<std::int64_t>> integers(ObjectId id, std::string_view what) const;
   /// At most Dims::kMaxDims integers.
-  Result<Dims> dims(ObjectId id, std::string_view what) const;
+  /// Charges for what a Dims takes beside itself.
+  Result<Dims> dims(ObjectId id, std::string_view what);
   /// @error kUnsupported a quantized or sub-byte type
   Result<DType> dtype(ObjectId id) const;
 
   /// Attributes of an instance: its state is a dict of names, or a pair of two such dicts or None
-  /// (instance dict and slots). No state: no attributes.
-  Result<PtAttributes> attributes(ObjectId id, std::string_view what) const;
+  /// (instance dict and slots). No state: no attributes. Charges for them, though they are soon
+  /// forgotten, so that many objects with one large state do not take time without end.
+  Result<PtAttributes> attributes(ObjectId id, std::string_view what);
   /// The same for the state itself.
-  Result<PtAttributes> attributes_of_state(ObjectId state, std::string_view what) const;
+  Result<PtAttributes> attributes_of_state(ObjectId state, std::string_view what);
 
   Error error(ErrorCode code, std::string what, ObjectId at) const;
   /// kCorrupt, "<what>: ..., found <kind of object>".
   Error unexpected(std::string_view what, std::string_view expected, ObjectId at) const;
 
  private:
-  Status add_attributes(ObjectId dict, std::string_view what, PtAttributes& attributes) const;
+  Status add_attributes(ObjectId dict, std::string_view what, PtAttributes& attributes);
 
   const pickle::Graph& graph_;
   std::uint64_t budget_;

@@ -16,7 +16,7 @@ using pickle::Kind;
 /// Look-ups of local shards among all that one tensor may cost. A thousand ranks need a thousand.
 constexpr std::size_t kMaxLookups = 10'000'000;
 
-Result<ObjectId> required(const PtObjects& objects, const PtAttributes& attributes,
+Result<ObjectId> required(PtObjects& objects, const PtAttributes& attributes,
                           std::string_view name, ObjectId at) {
   if (const auto found = attributes.find(name)) return *found;
   return objects.error(ErrorCode::kCorrupt,
@@ -35,7 +35,7 @@ std::int64_t rank_of_device(std::string_view text) {
 }
 
 /// torch/distributed/remote_device.py: an instance with _rank, or its constructor's text.
-Result<std::int64_t> read_rank(const PtObjects& objects, ObjectId placement) {
+Result<std::int64_t> read_rank(PtObjects& objects, ObjectId placement) {
   if (objects.is_none(placement)) return -1;
   if (objects.graph().kind(placement) == Kind::kString)
     return rank_of_device(objects.graph().text(placement));
@@ -51,7 +51,7 @@ Result<std::int64_t> read_rank(const PtObjects& objects, ObjectId placement) {
   return rank_of_device(objects.graph().text(call->args[0]));
 }
 
-Result<ShardMetadata> read_shard_metadata(const PtObjects& objects, ObjectId id,
+Result<ShardMetadata> read_shard_metadata(PtObjects& objects, ObjectId id,
                                           const Dims& shape) {
   if (!objects.is_a(id, GlobalRole::kShardMetadata))
     return objects.unexpected("a shard's metadata", "a ShardMetadata", id);
@@ -81,7 +81,7 @@ Result<ShardMetadata> read_shard_metadata(const PtObjects& objects, ObjectId id,
   return metadata;
 }
 
-Status check_disjoint(const PtObjects& objects, const std::vector<ShardMetadata>& shards,
+Status check_disjoint(PtObjects& objects, const std::vector<ShardMetadata>& shards,
                       ObjectId at) {
   std::vector<Box> boxes;
   for (const ShardMetadata& shard : shards)
@@ -95,7 +95,7 @@ Status check_disjoint(const PtObjects& objects, const std::vector<ShardMetadata>
 }
 
 /// TensorProperties pickles as the tuple (dtype, layout, requires_grad, memory format, pinned).
-Result<DType> read_dtype(const PtObjects& objects, ObjectId properties) {
+Result<DType> read_dtype(PtObjects& objects, ObjectId properties) {
   if (!objects.is_a(properties, GlobalRole::kTensorProperties))
     return objects.unexpected("a ShardedTensor's properties", "TensorProperties", properties);
   const ObjectId state = objects.graph().construction(properties).state;
@@ -127,7 +127,7 @@ Result<DType> read_dtype(const PtObjects& objects, ObjectId properties) {
 }
 
 /// The shards of an inner ShardedTensor, moved to their place in the outer one.
-Status add_nested(const PtObjects& objects, const ShardMetadata& outer, ShardedTensor inner,
+Status add_nested(PtObjects& objects, const ShardMetadata& outer, ShardedTensor inner,
                   ObjectId at, ShardedTensor& tensor) {
   if (inner.shape != outer.box.shape || inner.dtype != tensor.dtype)
     return objects

@@ -86,6 +86,7 @@ Status TensorReader::check_metadata(ObjectId metadata) const {
   if (graph.kind(metadata) != Kind::kDict)
     return objects_.unexpected("a tensor's metadata", "a dict", metadata);
   const auto items = graph.items(metadata);
+  SHARDKIT_TRY(objects_.charge(items.size() * sizeof(ObjectId), metadata));
   for (std::size_t i = 0; i < items.size(); i += 2) {
     SHARDKIT_ASSIGN(const auto name, objects_.string(items[i], "a name in a tensor's metadata"));
     const bool off = graph.kind(items[i + 1]) == Kind::kBool && !graph.boolean(items[i + 1]);

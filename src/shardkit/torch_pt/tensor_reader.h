@@ -15,7 +15,7 @@ namespace shardkit {
 /// Makes Tensors whose storages are ranges of the file. Every view is checked against its storage.
 class TensorReader {
  public:
-  TensorReader(const PtObjects& objects, PtRecords& records)
+  TensorReader(PtObjects& objects, PtRecords& records)
       : objects_(objects), records_(records) {}
 
   /// Whether rebuild() takes calls of this role.
@@ -44,7 +44,7 @@ class TensorReader {
   Result<TypedStorage> storage_of(ObjectId persistent_id);
   Status check_metadata(ObjectId metadata) const;
 
-  const PtObjects& objects_;
+  PtObjects& objects_;
   PtRecords& records_;
 };
 

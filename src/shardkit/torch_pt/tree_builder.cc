@@ -39,8 +39,12 @@ bool is_hashable(const Value& key) {
 Result<Value> TreeBuilder::build() { return value(objects_.graph().root()); }
 
 Result<Value> TreeBuilder::value(ObjectId id) {
-  const pickle::Graph& graph = objects_.graph();
   SHARDKIT_TRY(objects_.charge(sizeof(Value), id));
+  return charged_value(id);
+}
+
+Result<Value> TreeBuilder::charged_value(ObjectId id) {
+  const pickle::Graph& graph = objects_.graph();
   switch (graph.kind(id)) {
     case Kind::kNone: return Value(None{});
     case Kind::kBool: return Value(graph.boolean(id));
@@ -76,21 +80,21 @@ Result<Value> TreeBuilder::object(ObjectId id) {
   const pickle::Graph& graph = objects_.graph();
   switch (graph.kind(id)) {
     case Kind::kTuple: {
-      SHARDKIT_ASSIGN(auto items, values(graph.items(id)));
+      SHARDKIT_ASSIGN(auto items, values(graph.items(id), id));
       return Value(Tuple{std::move(items)});
     }
     case Kind::kList: {
-      SHARDKIT_ASSIGN(auto items, values(graph.items(id)));
+      SHARDKIT_ASSIGN(auto items, values(graph.items(id), id));
       return Value(List{std::move(items)});
     }
     case Kind::kSet:
     case Kind::kFrozenSet: {
-      SHARDKIT_ASSIGN(auto items, values(graph.items(id)));
+      SHARDKIT_ASSIGN(auto items, values(graph.items(id), id));
       return Value(Set{std::move(items)});
     }
     case Kind::kDict: {
       Dict dict;
-      SHARDKIT_TRY(add_pairs(graph.items(id), dict));
+      SHARDKIT_TRY(add_pairs(graph.items(id), dict, id));
       SHARDKIT_TRY(check_keys(dict, id));
       return Value(std::move(dict));
     }
@@ -118,11 +122,11 @@ Result<Value> TreeBuilder::call(const PtCall& call, ObjectId id) {
       if (!call.args.empty()) {
         SHARDKIT_ASSIGN(const auto given,
                         objects_.sequence(call.args[0], "a container's elements"));
-        SHARDKIT_ASSIGN(items, values(given));
+        SHARDKIT_ASSIGN(items, values(given, call.args[0]));
       }
       const pickle::Construction& made = graph.construction(id);
       if (made.holds_pairs) return objects_.unexpected("a container", "elements, not pairs", id);
-      SHARDKIT_ASSIGN(auto more, values(graph.items(id)));
+      SHARDKIT_ASSIGN(auto more, values(graph.items(id), id));
       std::move(more.begin(), more.end(), std::back_inserter(items));
       if (call.role == GlobalRole::kList) return Value(List{std::move(items)});
       if (call.role == GlobalRole::kTuple) return Value(Tuple{std::move(items)});
@@ -218,20 +222,20 @@ Result<Value> TreeBuilder::dict_call(const PtCall& call, ObjectId id) {
     return objects_.unexpected("a dict's arguments", "at most one", id);
   if (call.role == GlobalRole::kDict && !call.args.empty()) {
     if (graph.kind(call.args[0]) == Kind::kDict) {
-      SHARDKIT_TRY(add_pairs(graph.items(call.args[0]), dict));
+      SHARDKIT_TRY(add_pairs(graph.items(call.args[0]), dict, call.args[0]));
     } else {
       SHARDKIT_ASSIGN(const auto pairs, objects_.sequence(call.args[0], "a dict's pairs"));
       for (const ObjectId pair : pairs) {
         SHARDKIT_ASSIGN(const auto both, objects_.sequence(pair, "a dict's pair"));
         if (both.size() != 2) return objects_.unexpected("a dict's pair", "key and value", pair);
-        SHARDKIT_TRY(add_pairs(both, dict));
+        SHARDKIT_TRY(add_pairs(both, dict, pair));
       }
     }
   }
   const pickle::Construction& made = graph.construction(id);
   if (!made.holds_pairs && !graph.items(id).empty())
     return objects_.unexpected("a dict", "pairs, not elements", id);
-  SHARDKIT_TRY(add_pairs(graph.items(id), dict));
+  SHARDKIT_TRY(add_pairs(graph.items(id), dict, id));
   SHARDKIT_TRY(check_keys(dict, id));
   return Value(std::move(dict));
 }
@@ -260,7 +264,7 @@ Result<Value> TreeBuilder::opaque(std::string class_name, ObjectId id) {
   const pickle::Construction& made = objects_.graph().construction(id);
   SHARDKIT_TRY(objects_.charge(class_name.size(), id));
   Opaque opaque{std::move(class_name), {}};
-  SHARDKIT_ASSIGN(opaque.state, values(objects_.graph().items(made.args)));
+  SHARDKIT_ASSIGN(opaque.state, values(objects_.graph().items(made.args), made.args));
   for (const ObjectId part : {made.kwargs, made.state}) {
     if (part == pickle::kNoObject) continue;
     SHARDKIT_ASSIGN(Value held, value(part));
@@ -268,10 +272,10 @@ Result<Value> TreeBuilder::opaque(std::string class_name, ObjectId id) {
   }
   if (made.holds_pairs) {
     Dict dict;
-    SHARDKIT_TRY(add_pairs(objects_.graph().items(id), dict));
+    SHARDKIT_TRY(add_pairs(objects_.graph().items(id), dict, id));
     opaque.state.push_back(std::move(dict));
   } else if (!objects_.graph().items(id).empty()) {
-    SHARDKIT_ASSIGN(auto items, values(objects_.graph().items(id)));
+    SHARDKIT_ASSIGN(auto items, values(objects_.graph().items(id), id));
     opaque.state.push_back(List{std::move(items)});
   }
   return Value(std::move(opaque));
@@ -287,24 +291,26 @@ Result<Value> TreeBuilder::storage(ObjectId id) {
   return Value(std::move(opaque));
 }
 
-Result<std::vector<Value>> TreeBuilder::values(std::span<const ObjectId> items) {
+Result<std::vector<Value>> TreeBuilder::values(std::span<const ObjectId> items, ObjectId at) {
+  SHARDKIT_TRY(objects_.charge(items.size() * sizeof(Value), at));
   std::vector<Value> made;
   made.reserve(items.size());
   for (const ObjectId item : items) {
-    SHARDKIT_ASSIGN(Value held, value(item));
+    SHARDKIT_ASSIGN(Value held, charged_value(item));
     made.push_back(std::move(held));
   }
   return made;
 }
 
-Status TreeBuilder::add_pairs(std::span<const ObjectId> pairs, Dict& dict) {
+Status TreeBuilder::add_pairs(std::span<const ObjectId> pairs, Dict& dict, ObjectId at) {
   const pickle::Graph& graph = objects_.graph();
+  SHARDKIT_TRY(objects_.charge(pairs.size() * sizeof(Value), at));
   if (dict.items.empty()) dict.items.reserve(pairs.size() / 2);
   for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
-    SHARDKIT_ASSIGN(Value key, value(pairs[i]));
+    SHARDKIT_ASSIGN(Value key, charged_value(pairs[i]));
     if (!is_hashable(key)) return objects_.unexpected("a dict's key", "a hashable", pairs[i]);
     path_.push_back(pairs[i]);
-    auto held = value(pairs[i + 1]);
+    auto held = charged_value(pairs[i + 1]);
     if (!held.ok()) {
       std::string name;
       for (const ObjectId part : path_) {

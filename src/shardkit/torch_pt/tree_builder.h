@@ -27,6 +27,8 @@ class TreeBuilder {
 
  private:
   Result<Value> value(ObjectId id);
+  /// The same, of a Value that is charged already.
+  Result<Value> charged_value(ObjectId id);
   Result<Value> object(ObjectId id);
   Result<Value> call(const PtCall& call, ObjectId id);
   Result<Value> tensor_call(PtCall call, ObjectId id);
@@ -36,8 +38,9 @@ class TreeBuilder {
   Result<Value> bytes_call(const PtCall& call, ObjectId id);
   Result<Value> opaque(std::string class_name, ObjectId id);
   Result<Value> storage(ObjectId id);
-  Result<std::vector<Value>> values(std::span<const ObjectId> items);
-  Status add_pairs(std::span<const ObjectId> pairs, Dict& dict);
+  /// Both charge for all elements before they make room for them; `at` is what holds them.
+  Result<std::vector<Value>> values(std::span<const ObjectId> items, ObjectId at);
+  Status add_pairs(std::span<const ObjectId> pairs, Dict& dict, ObjectId at);
   Status check_keys(const Dict& dict, ObjectId at) const;
 
   PtObjects& objects_;
