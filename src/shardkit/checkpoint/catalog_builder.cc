@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "shardkit/base/hash.h"
 #include "shardkit/checkpoint/discover.h"
 #include "shardkit/checkpoint/fqn.h"
 #include "shardkit/checkpoint/rank_order.h"
@@ -62,19 +63,16 @@ class LayoutTable {
   }
 
  private:
-  struct Hash {
+  struct HashLayout {
     std::size_t operator()(const ViewLayout& layout) const {
-      std::size_t hash = layout.shape.size();
-      for (const Dims* dims : {&layout.shape, &layout.strides})
-        for (const std::int64_t value : *dims) {
-          hash = hash * 0x9e3779b97f4a7c15u + static_cast<std::size_t>(value);
-          hash ^= hash >> 29;
-        }
-      return hash;
+      Hash hash;
+      hash.mix_all(layout.shape);
+      hash.mix_all(layout.strides);
+      return hash.value();
     }
   };
 
-  std::unordered_set<ViewLayout, Hash> layouts_;  // whose elements never move
+  std::unordered_set<ViewLayout, HashLayout> layouts_;  // whose elements never move
   const ViewLayout* last_ = nullptr;
 };
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "shardkit/base/hash.h"
+
 namespace shardkit {
 namespace {
 
@@ -13,33 +15,31 @@ using pickle::Kind;
 /// Different meshes in one file; real ones have a handful.
 constexpr std::size_t kMaxMeshes = 4096;
 
-class Hash {
- public:
-  explicit Hash(std::size_t seed) : value_(seed) {}
-  void mix(std::int64_t number) {
-    value_ = value_ * 0x9e3779b97f4a7c15u + static_cast<std::size_t>(number);
-    value_ ^= value_ >> 29;
-  }
-  std::size_t value() const { return value_; }
-
- private:
-  std::size_t value_;
-};
-
 std::size_t hash_of(const DeviceMesh& mesh) {
-  Hash hash(std::hash<std::string>()(mesh.device_type()));
-  for (const std::int64_t size : mesh.shape()) hash.mix(size);
-  for (const std::int64_t rank : mesh.ranks()) hash.mix(rank);
+  Hash hash;
+  hash.mix(static_cast<std::int64_t>(std::hash<std::string>()(mesh.device_type())));
+  hash.mix_all(mesh.shape());
+  hash.mix_all(mesh.ranks());
   return hash.value();
 }
 
-/// Of what differs between most shardings of a file; their meshes are one object if equal.
+void mix(const Placement& placement, Hash& hash) {
+  hash.mix(static_cast<std::int64_t>(placement.index()));
+  hash.mix(sharded_dim(placement).value_or(-1));
+  if (const auto* strided = std::get_if<StridedShard>(&placement)) hash.mix(strided->split_factor);
+  if (const auto* partial = std::get_if<Partial>(&placement))
+    hash.mix(static_cast<std::int64_t>(partial->op));
+}
+
+/// Of all that are_equal() compares: a file may hold a great many that differ in one part alone.
 std::size_t hash_of(const Sharding& sharding) {
-  Hash hash(std::hash<const DeviceMesh*>()(sharding.mesh.get()));
-  for (const std::int64_t size : sharding.shape) hash.mix(size);
-  for (const Placement& placement : sharding.placements) {
-    hash.mix(static_cast<std::int64_t>(placement.index()));
-    hash.mix(sharded_dim(placement).value_or(-1));
+  Hash hash;  // meshes are one object if equal
+  hash.mix(static_cast<std::int64_t>(std::hash<const DeviceMesh*>()(sharding.mesh.get())));
+  hash.mix_all(sharding.shape);
+  for (const Placement& placement : sharding.placements) mix(placement, hash);
+  for (const ShardOrder& entry : sharding.shard_order) {
+    hash.mix(entry.tensor_dim);
+    hash.mix_all(entry.mesh_dims);
   }
   return hash.value();
 }

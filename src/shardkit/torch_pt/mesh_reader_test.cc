@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <functional>
 #include <optional>
 #include <string>
@@ -21,6 +22,7 @@ namespace {
 using testing::BytesFile;
 using testing::BytesOutput;
 using testing::Fails;
+using testing::IsOk;
 using Write = std::function<void(pickle::Writer&)>;
 using Attributes = std::vector<std::pair<std::string, Write>>;
 
@@ -312,6 +314,21 @@ TEST(Specs, ShapesAndOrders) {
   };
   EXPECT_EQ(sharding_of({square, {shard(0), shard(0)}, {{"tensor_meta", meta(ints({8, 3}))}}}), on);
   fails({{"tensor_meta", meta(ints({9, 3}))}}, "two global shapes: expected [8, 3], found [9, 3]");
+}
+
+// Where these had one hash, each was compared with all before it: 27 s.
+TEST(Specs, ManyThatDifferInOnePartTakeNoLonger) {
+  std::vector<Write> items;
+  for (std::int64_t factor = 1; factor <= 65'000; ++factor)
+    items.push_back(dtensor({kLine,
+                             {object(kPlacements, "_StridedShard",
+                                     {{"dim", number(0)}, {"split_factor", number(factor)}})}}));
+  const std::clock_t start = std::clock();
+  const auto file = read(tuple(items));
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  ASSERT_THAT(file, IsOk());
+  EXPECT_EQ(file->root.get_if<Tuple>()->items.size(), 65'000u);
+  EXPECT_LT(seconds, 10);
 }
 
 }  // namespace
