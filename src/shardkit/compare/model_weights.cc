@@ -17,7 +17,6 @@
 namespace shardkit {
 namespace {
 
-constexpr std::uint64_t kIndexLimit = 256 << 20;
 constexpr std::string_view kTorchFile = "pytorch_model.bin";
 constexpr std::string_view kTorchIndex = "pytorch_model.bin.index.json";
 
@@ -79,7 +78,8 @@ Result<Dict> read_torch_file(FileSystem& fs, const std::string& path,
 Result<Dict> read_torch_index(FileSystem& fs, const std::string& folder,
                               std::vector<std::string>& notes) {
   const std::string index_path = join_path(folder, kTorchIndex);
-  SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, index_path, kIndexLimit));
+  SHARDKIT_ASSIGN(const std::string text,
+                  read_whole_file(fs, index_path, safetensors::kMaxIndexBytes));
   auto index = safetensors::read_index(text);
   if (!index.ok()) return std::move(index).error().in_file(index_path);
   std::map<std::string, std::set<std::string>> listed;

@@ -17,8 +17,6 @@
 namespace shardkit {
 namespace {
 
-constexpr std::uint64_t kIndexLimit = 256 << 20;
-
 Result<Inspection> inspect_torch_file(FileSystem& fs, const std::string& path) {
   SHARDKIT_ASSIGN(const PtFile file, read_pt(fs, path));
   Inspection inspection;
@@ -41,7 +39,7 @@ Result<Inspection> inspect_safetensors(FileSystem& fs, const std::string& path) 
 Status check_index(FileSystem& fs, const std::string& folder, Inspection& inspection) {
   const std::string path = join_path(folder, safetensors::kIndexFileName);
   if (!fs.info(path).ok()) return {};
-  SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, kIndexLimit));
+  SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, safetensors::kMaxIndexBytes));
   auto index = safetensors::read_index(text);
   if (!index.ok()) return std::move(index).error().in_file(path);
   std::vector<std::string> present;

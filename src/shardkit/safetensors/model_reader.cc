@@ -11,8 +11,6 @@
 namespace shardkit::safetensors {
 namespace {
 
-constexpr std::uint64_t kIndexLimit = 256 << 20;
-
 using Names = std::set<std::string>;
 
 /// Adds the tensors of one file, which must be the ones that the index lists there.
@@ -36,7 +34,7 @@ Status add_file(FileSystem& fs, const std::string& path, Names& listed, Dict& te
 
 Result<Dict> read_model(FileSystem& fs, const std::string& folder) {
   const std::string index_path = join_path(folder, kIndexFileName);
-  const auto text = read_whole_file(fs, index_path, kIndexLimit);
+  const auto text = read_whole_file(fs, index_path, kMaxIndexBytes);
   if (!text.ok()) {
     if (text.error().code() != ErrorCode::kNotFound) return text.error();
     return read_safetensors(fs, join_path(folder, weight_file_name(0, 1)));

@@ -12,9 +12,6 @@
 namespace shardkit::safetensors {
 namespace {
 
-/// An index of a million tensors is about 100 MB; those of today's largest models take 15.
-constexpr std::size_t kMaxIndexBytes = 64u << 20;
-
 /// Whether a path stays below the folder it is relative to.
 bool stays_below(std::string_view path) {
   if (path.empty() || path.front() == '/' || path.find('\0') != path.npos) return false;

@@ -30,6 +30,10 @@ std::vector<std::vector<std::size_t>> split_into_files(std::span<const std::uint
 /// REQUIRES: index < count.
 std::string weight_file_name(std::size_t index, std::size_t count);
 
+/// The longest index that is read: a tree of it takes up to 30 times as much. Those of today's
+/// largest models take 15 MB.
+inline constexpr std::size_t kMaxIndexBytes = 64u << 20;
+
 struct Index {
   std::optional<std::uint64_t> total_parameters;
   std::optional<std::uint64_t> total_size;                      ///< bytes of all tensors
@@ -45,7 +49,7 @@ std::string index_json(const Index& index);
 ///
 /// @error kCorrupt no JSON object with a weight_map of strings; a name that comes twice
 /// @error kUnsafe  a file name that is absolute or climbs with ".."
-/// @error kLimit   as json::parse
+/// @error kLimit   it is longer than kMaxIndexBytes; as json::parse
 Result<Index> read_index(std::string_view text);
 
 }  // namespace shardkit::safetensors
