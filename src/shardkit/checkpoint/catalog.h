@@ -46,6 +46,8 @@ struct CatalogTensor {
   std::int32_t addends = 1;
   std::int32_t replicas = 1;
   bool concatenated = false;  ///< plain tensors that were taken for chunks of dimension 0
+  /// So taken by PlainTensors::kAuto: they may as well be replicas, and then the tensor is wrong.
+  bool guessed = false;
   std::vector<Piece> pieces;  ///< by replica, then addend, then box offset
 
   std::int64_t numel() const;

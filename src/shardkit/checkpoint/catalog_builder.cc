@@ -396,7 +396,8 @@ std::vector<SharedStorage> find_shared(const std::vector<CatalogTensor>& tensors
 Result<Catalog> CatalogBuilder::finish(PlainTensors plain) && {
   if (static_cast<std::int64_t>(impl_->ranks.size()) != impl_->world_size)
     return Error(ErrorCode::kInvalidArgument, "not every rank was added");
-  if (plain == PlainTensors::kAuto) {
+  const bool guess = plain == PlainTensors::kAuto;
+  if (guess) {
     const bool distributed =
         std::any_of(impl_->entries.begin(), impl_->entries.end(),
                     [](const Entry& entry) { return entry.kind != TensorKind::kPlain; });
@@ -410,6 +411,7 @@ Result<Catalog> CatalogBuilder::finish(PlainTensors plain) && {
     // Moved out one by one, so that views and pieces of all tensors are never held at once.
     auto tensor = impl_->join(std::exchange(entry, {}), plain, order);
     if (!tensor.ok()) return std::move(tensor).error();
+    tensor->guessed = guess && tensor->concatenated;
     catalog.tensors.push_back(*std::move(tensor));
   }
   for (const auto& [name, kind] : impl_->skipped) {

@@ -13,7 +13,8 @@ namespace shardkit {
 
 /// What plain tensors are, in a checkpoint of several ranks.
 enum class PlainTensors {
-  kAuto,       ///< replicas beside any DTensor or ShardedTensor, else chunks of dimension 0
+  kAuto,       ///< replicas beside any DTensor or ShardedTensor, else taken for chunks of
+               ///< dimension 0: CatalogTensor::guessed
   kReplicate,  ///< every rank holds the whole tensor
   kConcat,     ///< every rank holds a chunk of dimension 0; 0-d tensors are replicas
 };

@@ -189,6 +189,12 @@ TEST(CatalogBuilder, PlainTensorsAloneAreChunks) {
   ASSERT_THAT(catalog, IsOk());
   EXPECT_EQ(catalog->tensors[0].shape, (Dims{3, 2}));
   EXPECT_TRUE(catalog->tensors[0].concatenated);
+  EXPECT_TRUE(catalog->tensors[0].guessed) << "they may as well be replicas";
+  EXPECT_FALSE(catalog->tensors[1].guessed);
+  const auto told = join({a, b}, PlainTensors::kConcat);
+  ASSERT_THAT(told, IsOk());
+  EXPECT_TRUE(told->tensors[0].concatenated);
+  EXPECT_FALSE(told->tensors[0].guessed);
   EXPECT_EQ(catalog->tensors[1].shape, Dims{}) << "a tensor without dimensions is a replica";
   EXPECT_EQ(catalog->tensors[1].replicas, 2);
   EXPECT_THAT(join({a, b}, PlainTensors::kReplicate), Fails(ErrorCode::kIncomplete, "differ in shape"));

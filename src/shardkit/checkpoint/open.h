@@ -35,6 +35,11 @@ Result<RankFile> read_rank_file(FileSystem& fs, const CheckpointFolder& folder, 
 /// bytes a piece, and while files are read what two of the largest pickles take, some 5 times their
 /// size each, or 64 MiB more than one where that is more; however many threads there are.
 ///
+/// Names and layouts alone do not tell whether a checkpoint of plain tensors holds chunks or
+/// replicas. What is guessed then is marked (CatalogTensor::guessed), and whoever reads such a
+/// tensor must refuse it or look at the bytes first: a merge does as check_concatenated()
+/// (merge/plain_tensors.h), load_into_ranks() refuses. kReplicate and kConcat are the user's word.
+///
 /// @error kUnsupported FSDP2 over tensor parallelism by PyTorch 2.4 (torch_pt/origin.h)
 /// @error as read_rank_file and CatalogBuilder. Where several files cannot be read, all are named.
 Result<Catalog> open_checkpoint(FileSystem& fs, const CheckpointFolder& folder,

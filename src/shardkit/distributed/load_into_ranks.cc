@@ -32,6 +32,11 @@ struct Work {
 };
 
 Status check_readable(const CatalogTensor& tensor) {
+  if (tensor.guessed)
+    return Error(ErrorCode::kIncomplete,
+                 "the checkpoint has plain tensors alone, which may be chunks or replicas; "
+                 "open_checkpoint() with PlainTensors::kConcat or kReplicate decides")
+        .of_tensor(tensor.name);
   SHARDKIT_TRY(prove_whole(tensor));
   if (!tensor.reduction) return {};
   auto wide = accumulator_dtype(*tensor.reduction, tensor.dtype);

@@ -45,8 +45,9 @@ struct LoadIntoRanksReport {
 /// Errors, the same on all ranks; the first three before a byte is written:
 /// - kNotFound: the checkpoint lacks tensors of a rank's state; all of them are listed
 /// - kInvalidArgument, kUnsupported, kLimit: as in distribute.h
-/// - kIncomplete: a tensor of the checkpoint is not whole (prove_whole()), or local shapes that the
-///   placements do not explain
+/// - kIncomplete: a tensor of the checkpoint is not whole (prove_whole()) or was guessed together
+///   (CatalogTensor::guessed; open_checkpoint() with kConcat or kReplicate says what it is), or
+///   local shapes that the placements do not explain
 /// - kIo, kNotFound: a file cannot be read. Tensors in memory then hold unspecified bytes, and
 ///   nothing else of the local states has changed. So it is after a kPeer.
 ///

@@ -45,8 +45,9 @@ Dict expected_tensors(const std::string& folder) {
   return dict;
 }
 
-Catalog open_fixture(const std::string& folder, FileSystem& fs = posix_file_system()) {
-  return open_checkpoint(fs, discover_checkpoint(fs, folder).value()).value();
+Catalog open_fixture(const std::string& folder, PlainTensors plain = PlainTensors::kAuto) {
+  FileSystem& fs = posix_file_system();
+  return open_checkpoint(fs, discover_checkpoint(fs, folder).value(), plain).value();
 }
 
 std::string fixture(const std::string& name) {
@@ -96,7 +97,9 @@ INSTANTIATE_TEST_SUITE_P(
 // Every tensor in several layouts, in other world sizes than it was written in.
 TEST_P(EveryCheckpoint, IsLoadedIntoAnyRanks) {
   const Dict expected = expected_tensors(fixture(GetParam()));
-  const Catalog catalog = open_fixture(fixture(GetParam()));
+  const bool plain = std::string_view(GetParam()).ends_with("/plain_fp32_w2");
+  const Catalog catalog = open_fixture(fixture(GetParam()),
+                                       plain ? PlainTensors::kConcat : PlainTensors::kAuto);
   ASSERT_EQ(catalog.tensors.size(), expected.items.size());
   for (const int size : {1, 2, 3, 8}) {
     for (std::size_t shift = 0; shift < 6; ++shift) {
@@ -279,6 +282,28 @@ TEST(LoadIntoRanks, ACheckpointThatIsNotWhole) {
     SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
     return {};
   }, ErrorCode::kIncomplete, "tensor 'shard1'");
+}
+
+// Each of two ranks may hold half of the tensor or all of it, and only the user knows.
+TEST(LoadIntoRanks, PlainTensorsAloneAreNotGuessed) {
+  const std::string folder = fixture("torch-2.4.1/plain_fp32_w2");
+  const Catalog guessed = open_fixture(folder);
+  const Dict expected = expected_tensors(folder);
+  const auto& [key, whole] = expected.items.front();
+  const auto load = [&, name = key](const Catalog& catalog, const Dims& shape) {
+    return [&catalog, name, shape](ProcessGroup& group) -> Status {
+      Dict local;
+      local.items.emplace_back(name, make_cpu_tensor(DType::kFloat32, shape).value());
+      SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
+      return {};
+    };
+  };
+  const Dims shape = whole.get_if<Tensor>()->shape;
+  expect_all_fail(2, load(guessed, shape), ErrorCode::kIncomplete, "chunks or replicas");
+  expect_all_ok(2, load(open_fixture(folder, PlainTensors::kConcat), shape));
+  Dims of_one_rank = shape;
+  of_one_rank[0] /= 2;
+  expect_all_ok(2, load(open_fixture(folder, PlainTensors::kReplicate), of_one_rank));
 }
 
 TEST(LoadIntoRanks, AFileThatCannotBeReadIsAnErrorOnAllRanks) {

@@ -16,7 +16,7 @@ namespace {
 Result<Comparable> open_checkpoint_to_compare(FileSystem& fs, CheckpointFolder folder,
                                               const std::string& hf_folder, PlainTensors plain) {
   SHARDKIT_ASSIGN(MergeSource source, open_merge_source(fs, std::move(folder), hf_folder, plain));
-  SHARDKIT_TRY(check_concatenated(fs, source, plain, source.catalog->tensors));
+  SHARDKIT_TRY(check_concatenated(fs, source, source.catalog->tensors));
   Comparable result;
   result.path = source.checkpoint.path;
   result.kind = fmt::format("FSDP checkpoint of {} ranks", source.checkpoint.world_size);

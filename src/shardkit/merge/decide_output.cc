@@ -36,9 +36,9 @@ void decide_tie(const Catalog& catalog, const Tie& tie, bool keep_tied, Decided&
   }
 }
 
-std::size_t count_chunks(const Catalog& catalog) {
+std::size_t count_guessed(const Catalog& catalog) {
   std::size_t count = 0;
-  for (const CatalogTensor& tensor : catalog.tensors) count += tensor.concatenated;
+  for (const CatalogTensor& tensor : catalog.tensors) count += tensor.guessed;
   return count;
 }
 
@@ -51,11 +51,11 @@ Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
   SHARDKIT_ASSIGN(choices.dtype,
                   hf::resolve(choices.dtype, source.config ? &*source.config : nullptr));
   if (bytes == TensorBytes::kRead) {
-    SHARDKIT_TRY(check_concatenated(fs, source, choices.plain, catalog.tensors));
-  } else if (choices.plain == PlainTensors::kAuto && count_chunks(catalog) > 0) {
+    SHARDKIT_TRY(check_concatenated(fs, source, catalog.tensors));
+  } else if (const std::size_t guessed = count_guessed(catalog); guessed > 0) {
     decided.notes.push_back(
         fmt::format("{} plain tensors are taken for chunks; a merge refuses ranks that are all "
-                    "equal", count_chunks(catalog)));
+                    "equal", guessed));
   }
   decided.dropped.assign(catalog.tensors.size(), false);
   std::vector<Tie> ties = find_ties(source);

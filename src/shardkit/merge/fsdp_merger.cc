@@ -184,7 +184,7 @@ Result<Tensor> FSDPModelMerger::merge_by_placement(std::string_view name) {
     return Error(ErrorCode::kNotFound, "the checkpoint holds no such tensor")
         .in_file(source->checkpoint.path)
         .of_tensor(name);
-  SHARDKIT_TRY(check_concatenated(fs_, *source, options_.plain, {&*tensor, 1}));
+  SHARDKIT_TRY(check_concatenated(fs_, *source, {&*tensor, 1}));
   SHARDKIT_ASSIGN(const hf::DTypeChoice dtype,
                   hf::resolve(options_.dtype, source->config ? &*source->config : nullptr));
   return merge_to_memory(fs_, source->catalog, static_cast<std::size_t>(tensor - tensors.begin()),

@@ -52,7 +52,9 @@ class FSDPModelMerger {
   Result<Value> load_rank_zero_state_dict();
 
   /// The state dicts of all ranks, joined: every tensor of the checkpoint, and where its pieces
-  /// lie. Reads no tensor bytes and takes no memory for them. Opens the Hugging Face folder, too.
+  /// lie. Reads no tensor bytes and takes no memory for them, so that what options.plain leaves to
+  /// be guessed is marked and not yet doubted (open_checkpoint()); the steps that read tensors do.
+  /// Opens the Hugging Face folder, too.
   /// @error as get_world_size, open_merge_source
   Result<std::shared_ptr<const Catalog>> load_and_merge_state_dicts();
 

@@ -15,7 +15,8 @@ namespace shardkit {
 
 /// Carries out a plan of this tensor alone: proven, compared, reduced and cast as in a merge.
 ///
-/// @param tensor  index into Catalog::tensors
+/// @param tensor  index into Catalog::tensors. REQUIRES: check_concatenated() passed, if it is
+///                CatalogTensor::guessed
 /// @param dtype   of the result; its own, or a float for a float (is_castable_float)
 /// @return        a contiguous tensor in memory of its own
 /// @error as Plan::make, make_cpu_tensor and transfer

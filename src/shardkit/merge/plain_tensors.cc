@@ -44,13 +44,12 @@ Result<bool> all_equal(RangeReader& reader, const CatalogTensor& tensor,
 
 }  // namespace
 
-Status check_concatenated(FileSystem& fs, const MergeSource& source, PlainTensors choice,
+Status check_concatenated(FileSystem& fs, const MergeSource& source,
                           std::span<const CatalogTensor> tensors) {
-  if (choice != PlainTensors::kAuto) return {};
   FileCache files(fs, 16);
   RangeReader reader(files, 4 << 20);
   for (const CatalogTensor& tensor : tensors) {
-    if (!tensor.concatenated) continue;
+    if (!tensor.guessed) continue;
     SHARDKIT_TRY(prove_whole(tensor));
     if (source.config) {
       const auto implied = hf::implied_shape(*source.config, tensor.name);

@@ -5,7 +5,6 @@
 
 #include "shardkit/base/result.h"
 #include "shardkit/checkpoint/catalog.h"
-#include "shardkit/checkpoint/catalog_builder.h"
 #include "shardkit/io/file_system.h"
 #include "shardkit/merge/merge_source.h"
 
@@ -15,12 +14,12 @@ namespace shardkit {
 /// ranks' tensors on dimension 0. That is refused as ambiguous where all ranks' bytes are equal
 /// (they may be replicas), or where the config implies another shape.
 ///
-/// Only PlainTensors::kAuto is doubted: another choice is the user's word.
-/// Reads the ranks' chunks of each concatenated tensor up to their first difference.
+/// Only what PlainTensors::kAuto guessed is doubted: another choice is the user's word.
+/// Reads the ranks' chunks of each such tensor up to their first difference.
 ///
 /// @param tensors  of the source's catalog: those that are wanted
 /// @error kIncomplete, naming the tensor and --plain-tensors; as RangeReader::read
-Status check_concatenated(FileSystem& fs, const MergeSource& source, PlainTensors choice,
+Status check_concatenated(FileSystem& fs, const MergeSource& source,
                           std::span<const CatalogTensor> tensors);
 
 }  // namespace shardkit
