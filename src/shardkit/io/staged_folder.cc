@@ -49,9 +49,13 @@ std::string holder_line() {
   return fmt::format("process {} on {} since {}", ::getpid(), host.data(), time.data());
 }
 
+Status check_is_not_root(const std::string& target) {
+  if (target != "/") return {};
+  return Error(ErrorCode::kInvalidArgument, "the target cannot be the root folder");
+}
+
 Status check_is_folder(FileSystem& fs, const std::string& target, ExistingTarget existing) {
-  if (target == "/")
-    return Error(ErrorCode::kInvalidArgument, "the target cannot be the root folder");
+  SHARDKIT_TRY(check_is_not_root(target));
   const auto info = fs.info(target);
   if (!info.ok())
     return info.error().code() == ErrorCode::kNotFound ? Status() : Status(info.error());
@@ -134,6 +138,15 @@ Result<StagedFolder> StagedFolder::create(FileSystem& fs, const std::string& tar
   if (stage.found_ != Found::kPublishing && stage.found_ != Found::kPublished)
     SHARDKIT_TRY(check_is_free(fs, stage.target_, stage.options_.existing));
   return stage;
+}
+
+Status StagedFolder::discard(FileSystem& fs, const std::string& target) {
+  StagedFolder stage(fs, resolved_path(target), {});
+  SHARDKIT_TRY(check_is_not_root(stage.target_));
+  if (const auto parent = fs.info(parent_path(stage.target_)); !parent.ok())
+    return parent.error().code() == ErrorCode::kNotFound ? Status() : Status(parent.error());
+  SHARDKIT_TRY(stage.take_place());
+  return fs.info(stage.stage_).ok() ? stage.discard_found() : Status();
 }
 
 Status StagedFolder::take_place() {

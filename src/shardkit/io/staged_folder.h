@@ -60,6 +60,16 @@ class StagedFolder {
   /// already; makes nothing.
   static Status check(FileSystem& fs, const std::string& target, ExistingTarget existing);
 
+  /// Removes the stage and lock that a killed process left, of whatever command.
+  ///
+  /// The target stays. But where it is published file by file (protocol B) and that was cut short,
+  /// the old content is gone already and the new files go now: no model is left. Only the same
+  /// command, run again, would end it.
+  ///
+  /// @param target  any folder, also the current one, or none; nothing is made for it
+  /// @error kInvalidArgument the root folder; kIo, also when another process has the lock
+  static Status discard(FileSystem& fs, const std::string& target);
+
   StagedFolder(StagedFolder&& other) noexcept;
   StagedFolder& operator=(StagedFolder&&) = delete;
   ~StagedFolder();

@@ -225,6 +225,23 @@ TEST_F(StagedFolderTest, AnotherCommandDiscardsIt) {
   EXPECT_EQ(names(), std::set<std::string>{});
 }
 
+TEST_F(StagedFolderTest, WhatAKilledProcessLeftIsDiscarded) {
+  killed([this] {
+    auto stage = create(dir_ / "out").value();
+    put(stage, "weights", "half");
+    new StagedFolder(std::move(stage));
+  });
+  ASSERT_THAT(StagedFolder::discard(*fs_, dir_ / "out"), IsOk());
+  EXPECT_EQ(names(), std::set<std::string>{});
+  EXPECT_THAT(StagedFolder::discard(*fs_, dir_ / "out"), IsOk()) << "there is nothing";
+  EXPECT_THAT(StagedFolder::discard(*fs_, dir_ / "no/such/out"), IsOk());
+  EXPECT_EQ(names(), std::set<std::string>{});
+  EXPECT_THAT(StagedFolder::discard(*fs_, "/"), Fails(ErrorCode::kInvalidArgument, "root"));
+  const auto stage = create(dir_ / "out");
+  EXPECT_THAT(StagedFolder::discard(*fs_, dir_ / "out"), Fails(ErrorCode::kIo, "process"));
+  EXPECT_EQ(names(), (std::set<std::string>{".out.shardkit-lock", ".out.shardkit-stage"}));
+}
+
 /// The target is a mount point, cannot have neighbours, or the disk cannot exchange names.
 class PublishByFilesTest : public StagedFolderTest,
                            public ::testing::WithParamInterface<std::string> {
@@ -319,6 +336,20 @@ TEST_P(PublishByFilesTest, AKilledPublicationIsUndoneByAnotherCommand) {
     ASSERT_THAT(stage.publish(), IsOk());
   }
   expect_new_content();
+}
+
+TEST_P(PublishByFilesTest, ADiscardedPublicationLeavesNeitherModel) {
+  killed([this] {
+    testing::FaultyCalls faulty({testing::CallKind::kRename, 2, testing::FaultAction::kKill});
+    use(faulty);
+    auto stage = create(dir_ / "out", ExistingTarget::kReplace).value();
+    fill(stage);
+    stage.publish().value();
+  });
+  use(calls_);
+  ASSERT_THAT(StagedFolder::discard(*fs_, dir_ / "out"), IsOk());
+  EXPECT_EQ(target_files(), std::set<std::string>{});
+  EXPECT_EQ(names(), (std::set<std::string>{"elsewhere", "out"}));
 }
 
 TEST_P(PublishByFilesTest, AFolderComesWhereAFileOrALinkStood) {

@@ -249,19 +249,6 @@ Result<MergeReport> FSDPModelMerger::save_hf_model_and_tokenizer(const OutputDec
   return report;
 }
 
-Status FSDPModelMerger::cleanup() {
-  const auto parent = fs_.info(parent_path(resolved_path(options_.target_dir)));
-  if (!parent.ok()) {
-    if (parent.error().code() == ErrorCode::kNotFound) return {};
-    return parent.error();
-  }
-  StageOptions options;
-  options.existing = ExistingTarget::kReplace;
-  options.identity = "cleanup";
-  // A stage that another identity left is discarded; the fresh one goes when it is destroyed.
-  SHARDKIT_ASSIGN(const StagedFolder stage,
-                  StagedFolder::create(fs_, options_.target_dir, std::move(options)));
-  return {};
-}
+Status FSDPModelMerger::cleanup() { return StagedFolder::discard(fs_, options_.target_dir); }
 
 }  // namespace shardkit

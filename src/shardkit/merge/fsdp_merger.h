@@ -94,8 +94,9 @@ class FSDPModelMerger {
   ///        and transfer
   Result<MergeReport> save_hf_model_and_tokenizer(const OutputDecision& decision);
 
-  /// Removes what a killed merge into the target left: its stage and lock. The target stays.
-  /// @error as StagedFolder::create, also where another process merges into it
+  /// Removes what a killed merge into the target left: its stage and lock. The target stays, but
+  /// for what StagedFolder::discard() says of one that is published file by file.
+  /// @error as StagedFolder::discard, also where another process merges into it
   Status cleanup();
 
  private:

@@ -314,6 +314,13 @@ TEST(Cleanup, LeavesTheTargetAndMakesNothing) {
   EXPECT_THAT(merger.cleanup(), IsOk());
   EXPECT_EQ(testing::read_file(dir / "out/config.json"), "{}");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
+  std::filesystem::create_directory(dir / ".out.shardkit-stage");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(dir / "out");
+  options.target_dir = ".";
+  EXPECT_THAT(FSDPModelMerger(posix_file_system(), options).cleanup(), IsOk());
+  std::filesystem::current_path(before);
+  EXPECT_FALSE(std::filesystem::exists(dir / ".out.shardkit-stage"));
   const auto lock = posix_file_system().lock(dir / ".out.shardkit-lock", "another merge");
   ASSERT_THAT(lock, IsOk());
   EXPECT_THAT(merger.cleanup(), Fails(ErrorCode::kIo, "another merge"));
