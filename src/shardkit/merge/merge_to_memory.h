@@ -19,7 +19,7 @@ namespace shardkit {
 ///                CatalogTensor::guessed
 /// @param dtype   of the result; its own, or a float for a float (is_castable_float)
 /// @return        a contiguous tensor in memory of its own
-/// @error as Plan::make, make_cpu_tensor and transfer
+/// @error as Plan::make, make_unfilled_cpu_tensor and transfer
 /// Memory: the result, and buffers within options.memory_budget.
 Result<Tensor> merge_to_memory(FileSystem& fs, std::shared_ptr<const Catalog> catalog,
                                std::size_t tensor, DType dtype, ReplicaPolicy replicas,
