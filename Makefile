@@ -43,7 +43,8 @@ test:
 	  echo "make test: FAILED, see above; again with: ctest --test-dir build --rerun-failed"; exit 1; \
 	fi
 
-# Needs some 10 GB of scratch space and a quarter of an hour; compares with PyTorch after `make interop`.
+# Needs 12 GB where temporary files go (TMPDIR), all removed at the end, and a quarter of an hour; compares
+# with PyTorch after `make interop`.
 bench: build
 	cmake --build build -j $(JOBS) --target bench_checkpoint bench_state_dict
 	python3 bench/merge_bench.py

@@ -3,10 +3,11 @@
 
     python3 bench/scale.py [--folder SCRATCH] [--program build/shardkit] [--quick]
 
-Writes sparse checkpoints into SCRATCH, holes instead of weights, 1 TB to look at and 12 GB on the
-disk: 1,024 ranks of 1,000 tensors, 16 ranks of 100,000, and both again with a tenth of the tensors, or takes
-those that are there. Each command runs twice; the second run, on files that are warm if they fit
-into memory, counts. --quick: only those of a tenth.
+Writes sparse checkpoints, holes instead of weights, 1 TB to look at and 12 GB on the disk: 1,024 ranks
+of 1,000 tensors, 16 ranks of 100,000, and both again with a tenth of the tensors. They lie in a
+temporary folder (TMPDIR says where) that is removed at the end; --folder keeps them in SCRATCH and
+takes those that are there. Each command runs twice; the second run, on files that are warm if they
+fit into memory, counts. --quick: only those of a tenth.
 
 "read" is what the program asked the system for (rchar of /proc/PID/io). "over" is the peak memory above 64
 MiB, for each piece: at most 256 bytes are wanted.
@@ -62,17 +63,24 @@ def run(command):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--folder", default=os.path.join(tempfile.gettempdir(), "shardkit-scale"))
+    parser.add_argument("--folder", type=pathlib.Path)
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build" / "shardkit")
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
     program = arguments.program.resolve()
-    folder = pathlib.Path(arguments.folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    sizes = TENTH + ([] if arguments.quick else WHOLE)
     print("%s, commit %s" % (measure.machine(), measure.commit(ROOT)))
+    if arguments.folder:
+        arguments.folder.mkdir(parents=True, exist_ok=True)
+        look(program, arguments.folder, sizes)
+    else:
+        with tempfile.TemporaryDirectory(prefix="shardkit-scale-") as folder:
+            look(program, pathlib.Path(folder), sizes)
 
+
+def look(program, folder, sizes):
     seconds = {}
-    for ranks, tensors in TENTH + ([] if arguments.quick else WHOLE):
+    for ranks, tensors in sizes:
         checkpoint = folder / ("%dx%d" % (ranks, tensors))
         if not checkpoint.exists():
             unfinished = folder / (checkpoint.name + ".part")
