@@ -5,17 +5,31 @@
 //     bench_checkpoint hard OUT                        transposed, column-sharded and Partial, 1 GB
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
 #include <filesystem>
-#include <functional>
 #include <iostream>
+#include <memory>
 #include <random>
+#include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shardkit/base/checked_math.h"
+#include "shardkit/base/dims.h"
+#include "shardkit/base/result.h"
 #include "shardkit/io/file_system.h"
 #include "shardkit/io/path.h"
+#include "shardkit/layout/device_mesh.h"
+#include "shardkit/layout/placement.h"
+#include "shardkit/layout/sharding.h"
+#include "shardkit/state/value.h"
+#include "shardkit/tensor/storage.h"
 #include "shardkit/torch_pt/writer.h"
 
 namespace shardkit {
