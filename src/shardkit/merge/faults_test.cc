@@ -12,11 +12,11 @@
 
 #include "shardkit/io/system_calls.h"
 #include "shardkit/merge/fsdp_merger.h"
+#include "shardkit/merge/rank_files_test_util.h"
 #include "shardkit/testing/faulty_calls.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/temp_dir.h"
 #include "shardkit/testing/tensors.h"
-#include "shardkit/torch_pt/writer.h"
 
 namespace shardkit {
 namespace {
@@ -98,6 +98,7 @@ class FaultsTest : public ::testing::Test {
   /// Three tensors of `rows` rows for each of the two ranks.
   void write_checkpoint(std::int64_t rows = 2) {
     const auto sharding = testing::make_sharding({2}, {0, 1}, {Shard{0}}, {2 * rows, 4});
+    std::vector<Value> ranks;
     for (int rank = 0; rank < 2; ++rank) {
       Dict dict;
       for (int t = 0; t < 3; ++t) {
@@ -107,15 +108,9 @@ class FaultsTest : public ::testing::Test {
         const Tensor local = testing::float_tensor({rows, 4}, values);
         dict.items.emplace_back(Value("t" + std::to_string(t)), DTensor{local, sharding});
       }
-      const std::string path =
-          dir_ / ("ckpt/model_world_size_2_rank_" + std::to_string(rank) + ".pt");
-      std::filesystem::remove(path);
-      const auto file = posix_file_system().create(path).value();
-      PtWriteOptions options;
-      options.rank = rank;
-      write_pt(*file, dict, options).value();
-      file->close().value();
+      ranks.emplace_back(std::move(dict));
     }
+    testing::write_ranks(dir_ / "ckpt", ranks);
     inputs_ = inputs();
     new_ = reference(options_);
     other_new_ = reference(other_);
