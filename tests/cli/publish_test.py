@@ -3,77 +3,30 @@ import contextlib
 import json
 import os
 import pathlib
-import pickle
 import shutil
 import signal
 import subprocess
-import sys
 import time
-import types
 import unittest
-import zipfile
 
 import program
+import torch_file
 
 NOBODY = 65534
 MIB = 1 << 20
 
 
-@contextlib.contextmanager
-def fake_torch():
-    """Modules under the names that a pickle of tensors refers to."""
-    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
-
-    def rebuild(*arguments):
-        raise AssertionError("only written, never read here")
-
-    rebuild.__module__, rebuild.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
-    utils._rebuild_tensor_v2 = rebuild
-    torch._utils = utils
-    torch.FloatStorage = type("FloatStorage", (), {"__module__": "torch"})
-    before = {name: sys.modules.get(name) for name in ("torch", "torch._utils")}
-    sys.modules.update({"torch": torch, "torch._utils": utils})
-    try:
-        yield torch
-    finally:
-        for name, module in before.items():
-            sys.modules.pop(name)
-            if module is not None:
-                sys.modules[name] = module
+def random_data(size):
+    block = os.urandom(min(size, MIB))
+    return (block * (size // len(block) + 1))[:size]
 
 
 def write_checkpoint(folder, tensors, floats):
-    """A checkpoint of one rank: so many float32 tensors of one dimension, as torch.save has them."""
+    """A checkpoint of one rank: so many float32 tensors of one dimension."""
     folder.mkdir()
-    with fake_torch() as torch:
-        class Tensor:
-            def __init__(self, key):
-                self.key = key
-
-            def __reduce__(self):
-                return torch._utils._rebuild_tensor_v2, (Storage(self.key), 0, (floats,), (1,),
-                                                         False, {})
-
-        class Storage:
-            def __init__(self, key):
-                self.key = key
-
-        class Pickler(pickle._Pickler):
-            def persistent_id(self, item):
-                if isinstance(item, Storage):
-                    return ("storage", torch.FloatStorage, item.key, "cpu", floats)
-                return None
-
-        path = folder / "model_world_size_1_rank_0.pt"
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-            with archive.open("archive/data.pkl", "w") as out:
-                Pickler(out, protocol=2).dump({"t%d" % i: Tensor(str(i)) for i in range(tensors)})
-            archive.writestr("archive/byteorder", "little")
-            for i in range(tensors):
-                block = os.urandom(min(4 * floats, MIB))
-                data = (block * (4 * floats // len(block) + 1))[:4 * floats]
-                archive.writestr("archive/data/%d" % i, data)
-            archive.writestr("archive/version", "3\n")
+    torch_file.write(folder / "model_world_size_1_rank_0.pt",
+                     {"t%d" % i: (floats,) for i in range(tensors)},
+                     (random_data(4 * floats) for _ in range(tensors)))
     return folder
 
 
