@@ -1,12 +1,14 @@
 """iterate and gather do what torch.distributed._state_dict_utils does, on the same inputs."""
+import itertools
 import math
 import random
 
 import pytest
 import torch
 from torch.distributed import _state_dict_utils as reference
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.placement_types import _StridedShard
 
 import torch_ranks as harness
 
@@ -187,6 +189,56 @@ def sharded_rows(rank, size, rows, columns):
     shards = [TensorShard(chunks[rank].clone(), metadata[rank])] if rank < len(chunks) else []
     return ShardedTensor._init_from_local_shards_and_global_metadata(
         shards, ShardedTensorMetadata(metadata, whole.shape, TensorProperties(dtype=whole.dtype)))
+
+
+def part_of_its_own(array, placements, rank, shape):
+    """Numbers that no other rank has, but for replicas."""
+    sizes = list(shape)
+    for d, placement in enumerate(placements):
+        if isinstance(placement, (Shard, _StridedShard)):
+            sizes[placement.dim] //= array.shape[d]
+    replica = tuple(slice(0, 1) if isinstance(p, Replicate) else slice(c, c + 1)
+                    for p, c in zip(placements, (array == rank).nonzero()[0].tolist()))
+    seed = int(array[replica])
+    return torch.randint(-1000, 1000, sizes, generator=torch.Generator().manual_seed(seed))
+
+
+def gather_over_ranks_in_any_order(rank, size, folder, orders):
+    """What all ranks read alike goes into the files; returns how much of all that is."""
+    kinds = [Partial("sum"), Partial("max"), Replicate(), Shard(0), Shard(1),
+             _StridedShard(0, split_factor=2)]
+    state, expected, count = {}, {}, 0
+    for order in orders:
+        array = torch.tensor(order).reshape(2, size // 2)
+        mesh = DeviceMesh("cpu", array)
+        for placements in itertools.product(kinds, repeat=2):
+            first, second = placements
+            if (first.is_partial() and second.is_partial() and first != second
+                    or isinstance(first, _StridedShard) and isinstance(second, _StridedShard)):
+                continue  # Partials do not mix, and nothing makes two StridedShards of two shards
+            count += 1
+            local = part_of_its_own(array, placements, rank, (8, 4))
+            tensor = DTensor.from_local(local, mesh, placements, run_check=False,
+                                        shape=torch.Size([8, 4]), stride=(4, 1))
+            whole = tensor.full_tensor()
+            of_ranks = [torch.empty_like(whole) for _ in range(size)]
+            torch.distributed.all_gather(of_ranks, whole)
+            if all(torch.equal(each, whole) for each in of_ranks):
+                name = "%s %s" % (order, placements)
+                state[name], expected[name] = tensor, whole
+    save(folder, rank, state, expected)
+    return len(state), count
+
+
+# Where a line of the mesh array has ranks at different positions of another line, PyTorch's ranks read
+# different tensors; those there is nothing to compare with.
+def test_gather_over_ranks_in_any_order(torch_ranks, tmp_path):
+    ranks = torch_ranks(4)
+    orders = list(itertools.permutations(range(4)))[1::4]
+    returned = ranks.run(gather_over_ranks_in_any_order, str(tmp_path), orders)
+    alike, count = returned[0]
+    assert alike > count / 2
+    check(ranks, "gather_state_dict", tmp_path)
 
 
 def gather_sharded(rank, size, folder, rows, ranks_only):

@@ -28,7 +28,8 @@ namespace shardkit {
 // decide_cut_order(). On a mesh whose ranks do not count upwards, ranks get what
 // gather_state_dict() reads from them (checkpoint/rank_order.h): by their position in the process
 // groups, as PyTorch's full_tensor() reads it, unless only the mesh array's order fits the local
-// shapes.
+// shapes. Where full_tensor() is another on some ranks than on others, and no shape tells, there is
+// an error.
 // PyTorch's _distribute_tensors fills by the mesh array always, and its full_tensor() of that has
 // the shards in another order.
 //

@@ -14,8 +14,8 @@ namespace shardkit {
 // each other what they have before an element moves, and return the same error or none:
 // - kInvalidArgument: as JointForms::exchange(), with the path; a tensor lies in a file or has no
 //   bytes; what iterate_state_dict() says of the options
-// - kIncomplete: local shapes that the placements do not explain, or shards that do not cover the
-//   tensor exactly once
+// - kIncomplete: local shapes that the placements do not explain, shards that do not cover the
+//   tensor exactly once, or a mesh in whose order of ranks PyTorch's ranks read different tensors
 // - kUnsupported: a reduction that accumulator_dtype() has not; a set or Opaque with type_check
 // - kLimit no memory; as ProcessGroup: kPeer a rank is late or gone
 // No rank waits longer than the group's timeout for another that failed.
@@ -35,8 +35,9 @@ struct GatherOptions {
 /// ranks. Addends (Partial) are reduced in the order of the mesh's ranks, in the type that
 /// accumulator_dtype() names, and rounded once; PyTorch rounds at every mesh dimension. Any mesh
 /// and any placements: where a placement has two readings, the local shapes of all ranks decide
-/// (decide_cut_order()). On a rank outside the mesh the local tensor stays. A ShardedTensor becomes
-/// whole as in all_gather_sharded_tensor().
+/// (decide_cut_order()); so they do where ranks do not count upwards, else their order in the
+/// process groups does, as in full_tensor(). On a rank outside the mesh the local tensor stays. A
+/// ShardedTensor becomes whole as in all_gather_sharded_tensor().
 ///
 /// What is whole already is shared with `state`: plain tensors, and DTensors that no mesh dimension
 /// of more than one rank cuts or sums. What is gathered is new, contiguous memory.

@@ -35,7 +35,7 @@ Bytes bytes_of(const Tensor& dense) {
 
 // What this rank does for one tensor.
 struct Job {
-  std::shared_ptr<const DeviceMesh> mesh;  // null: the group of all ranks
+  std::shared_ptr<const DeviceMesh> mesh;  // as held; null: the group of all ranks
   MeshDims reduce_dims = 0;                // nothing to be reduced: 0
   MeshDims gather_dims = 0;                // a DTensor with nothing to be gathered: 0
   std::optional<Reduction> reduction;
@@ -122,15 +122,15 @@ Status Gathering::plan_dtensor(const StatePath& path, const DTensor& tensor,
   SHARDKIT_ASSIGN(const auto layout, DTensorLayout::decide(tensor.sharding, shapes));
   const MeshDims both = job.reduce_dims | job.gather_dims;
   if (!both) return {};
-  job.mesh = sharding.mesh;
+  job.mesh = layout.mesh();
   if (job.reduce_dims) {
     SHARDKIT_ASSIGN(job.reduction, Reduction::make(sharding, tensor.local.dtype));
   }
-  if (!any_wants(ranks_along(mesh, both, group_.rank()))) {
+  if (!any_wants(ranks_along(*job.mesh, both, group_.rank()))) {
     job.reduce_dims = job.gather_dims = 0;
     return {};
   }
-  const auto ranks = ranks_along(mesh, job.gather_dims, group_.rank());
+  const auto ranks = ranks_along(*job.mesh, job.gather_dims, group_.rank());
   std::vector<HeldParts> parts;
   for (const int rank : ranks) {
     const auto at = std::find(mesh.ranks().begin(), mesh.ranks().end(), rank);

@@ -109,6 +109,64 @@ TEST(GatherStateDict, AMeshWhoseRanksDoNotCountUpwardsIsReadAsItsProcessGroups) 
   expect_gathered(2, make_sharding({2}, {1, 0}, {Shard{0}}, {3}));
 }
 
+// Each of four ranks holds one element, 10 to the power of its rank.
+Status gather_power(const std::shared_ptr<const Sharding>& sharding, ProcessGroup& group,
+                    std::vector<float>& gathered) {
+  const float value = std::pow(10.F, static_cast<float>(group.rank()));
+  const DTensor part{float_tensor({1}, {value}), sharding};
+  SHARDKIT_ASSIGN(const Value made, gather_state_dict(make_dict({{"w", part}}), group));
+  gathered = floats(entry<Tensor>(*made.get_if<Dict>(), "w"));
+  return {};
+}
+
+// Ranks 0 and 2, and 1 and 3, are the first and second of the process groups along dimension 1.
+// The values are those of full_tensor() of torch 2.13.
+TEST(GatherStateDict, AddendsAreReducedWithThoseWhoHoldTheSameElements) {
+  const Placement sum = Partial{ReduceOp::kSum};
+  const auto snake = make_sharding({2, 2}, {0, 1, 3, 2}, {sum, Shard{0}}, {2});
+  const auto shuffled = make_sharding({2, 2}, {2, 0, 1, 3}, {sum, Shard{0}}, {2});
+  const auto columns = make_sharding({2, 2}, {0, 1, 3, 2}, {Shard{0}, sum}, {2});
+  expect_all_ok(4, [&](ProcessGroup& group) -> Status {
+    std::vector<float> gathered;
+    SHARDKIT_TRY(gather_power(snake, group, gathered));
+    EXPECT_THAT(gathered, ::testing::ElementsAre(101, 1010));
+    SHARDKIT_TRY(gather_power(shuffled, group, gathered));
+    EXPECT_THAT(gathered, ::testing::ElementsAre(11, 1100));
+    SHARDKIT_TRY(gather_power(columns, group, gathered));
+    EXPECT_THAT(gathered, ::testing::ElementsAre(11, 1100));
+    return {};
+  });
+}
+
+// There full_tensor() of torch 2.13 returns one tensor on some ranks and another one on the rest.
+TEST(GatherStateDict, AMeshWhoseRanksReadDifferentTensorsInPyTorchIsRefused) {
+  for (const Placement& placement : {Placement(Partial{ReduceOp::kSum}), Placement(Shard{0})}) {
+    const bool adds = std::holds_alternative<Partial>(placement);
+    const auto sharding = make_sharding({2, 2}, {0, 3, 1, 2}, {Shard{0}, placement},
+                                        {adds ? 2 : 4});
+    expect_all_fail(4, [&](ProcessGroup& group) -> Status {
+      std::vector<float> gathered;
+      return gather_power(sharding, group, gathered);
+    }, kIncomplete, "tensor 'w'");
+  }
+  // Uneven shards tell, and a tensor without elements is the same in any order.
+  expect_gathered(4, make_sharding({2, 2}, {0, 3, 1, 2}, {Shard{0}, Replicate{}}, {3}));
+  expect_gathered(4, make_sharding({2, 2}, {0, 3, 1, 2}, {Shard{0}, Shard{0}}, {7}));
+  expect_gathered(4, make_sharding({2, 2}, {0, 3, 1, 2}, {Shard{0}, Shard{0}}, {0}));
+}
+
+// What FSDP2 makes of a tensor-parallel parameter, whose rows its first dimension cuts last.
+TEST(GatherStateDict, StridedShardsAreReadInTheOrderInWhichTheyWereCut) {
+  const auto sharding =
+      make_sharding({2, 2}, {0, 3, 1, 2}, {StridedShard{0, 2}, Shard{0}}, {4});
+  expect_all_ok(4, [&](ProcessGroup& group) -> Status {
+    std::vector<float> gathered;
+    SHARDKIT_TRY(gather_power(sharding, group, gathered));
+    EXPECT_THAT(gathered, ::testing::ElementsAre(1, 10, 100, 1000));
+    return {};
+  });
+}
+
 TEST(GatherStateDict, RanksWithDifferentSubmeshesAndOrdersOfKeys) {
   const Tensor whole = numbered_tensor(DType::kFloat32, {6, 2}, 1);
   const Tensor other = numbered_tensor(DType::kFloat16, {5}, 2);

@@ -2,8 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <random>
+#include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "shardkit/base/checked_math.h"
@@ -43,7 +47,8 @@ Dims random_mesh_shape(Random& random, std::int64_t ranks) {
 }
 
 // Shards, strided shards and replicas; sizes that no count divides, and zero; ranks in any order.
-std::shared_ptr<const Sharding> random_sharding(Random& random, std::int64_t world_size) {
+std::shared_ptr<const Sharding> random_sharding(Random& random, std::int64_t world_size,
+                                                bool with_addends = false) {
   const Dims mesh = random_mesh_shape(random, world_size);
   std::vector<std::int64_t> ranks;
   for (std::int64_t i = 0; i < world_size; ++i) ranks.push_back(i);
@@ -53,7 +58,8 @@ std::shared_ptr<const Sharding> random_sharding(Random& random, std::int64_t wor
   std::vector<Placement> placements;
   for (std::size_t d = 0; d < mesh.size(); ++d) {
     const std::int64_t dim = pick(random, 0, static_cast<std::int64_t>(shape.size()) - 1);
-    switch (pick(random, 0, 3)) {
+    switch (pick(random, with_addends ? -1 : 0, 3)) {
+      case -1: placements.emplace_back(Partial{ReduceOp::kSum}); break;
       case 0: placements.emplace_back(Replicate{}); break;
       case 1: placements.emplace_back(StridedShard{dim, pick(random, 1, 4)}); break;
       default: placements.emplace_back(Shard{dim});
@@ -169,6 +175,67 @@ TEST_P(RandomLayouts, WhatRanksDistributeTheyGather) {
         EXPECT_EQ(testing::dense_bytes(
                       testing::entry<Tensor>(*gathered.get_if<Dict>(), std::to_string(i))),
                   testing::dense_bytes(testing::entry<Tensor>(full, std::to_string(i))))
+            << sharding_text(*shardings[i]);
+      return {};
+    });
+  }
+}
+
+// A rank holds its part of a whole that is its own coordinate's along the dimensions of addends.
+DTensor addends_of(const std::shared_ptr<const Sharding>& sharding, int rank) {
+  const Dims coordinate = testing::kept_coordinate(*sharding, rank);
+  std::uint64_t seed = 0;
+  for (std::size_t d = 0; d < coordinate.size(); ++d)
+    if (std::holds_alternative<Partial>(sharding->placements[d]))
+      seed = seed * 8 + static_cast<std::uint64_t>(coordinate[d]);
+  DTensor part = testing::empty_dtensor(DType::kInt64, sharding, rank);
+  const std::string bytes = testing::part_bytes(
+      testing::numbered_tensor(DType::kInt64, sharding->shape, seed), *sharding, coordinate);
+  std::memcpy(part.local.storage->memory()->data, bytes.data(), bytes.size());
+  return part;
+}
+
+std::string sum_of_addends(const Sharding& sharding) {
+  const std::size_t elements = static_cast<std::size_t>(*element_count(sharding.shape));
+  std::vector<std::uint64_t> sums(elements, 0);
+  std::vector<std::uint64_t> seeds{0};
+  for (std::size_t d = 0; d < sharding.placements.size(); ++d) {
+    if (!std::holds_alternative<Partial>(sharding.placements[d])) continue;
+    std::vector<std::uint64_t> longer;
+    for (const std::uint64_t seed : seeds)
+      for (std::int64_t c = 0; c < sharding.mesh->shape()[d]; ++c)
+        longer.push_back(seed * 8 + static_cast<std::uint64_t>(c));
+    seeds = std::move(longer);
+  }
+  for (const std::uint64_t seed : seeds) {
+    const std::string bytes =
+        testing::dense_bytes(testing::numbered_tensor(DType::kInt64, sharding.shape, seed));
+    std::vector<std::uint64_t> addend(elements);
+    std::memcpy(addend.data(), bytes.data(), bytes.size());
+    for (std::size_t i = 0; i < elements; ++i) sums[i] += addend[i];
+  }
+  return std::string(reinterpret_cast<const char*>(sums.data()), elements * sizeof(sums[0]));
+}
+
+TEST_P(RandomLayouts, AddendsAreThoseOfTheSameElements) {
+  Random random(static_cast<std::uint64_t>(GetParam()) + 2000);
+  for (const int world_size : {2, 4, 6, 8}) {
+    std::vector<std::shared_ptr<const Sharding>> shardings;
+    while (shardings.size() < 40) {
+      auto sharding = random_sharding(random, world_size, /*with_addends=*/true);
+      if (check_sharding(*sharding).ok() && layout_of(sharding).ok())
+        shardings.push_back(std::move(sharding));
+    }
+    testing::expect_all_ok(world_size, [&](ProcessGroup& group) -> Status {
+      Dict local;
+      for (std::size_t i = 0; i < shardings.size(); ++i)
+        local.items.emplace_back(Value(std::to_string(i)),
+                                 addends_of(shardings[i], group.rank()));
+      SHARDKIT_ASSIGN(const Value gathered, gather_state_dict(local, group));
+      for (std::size_t i = 0; i < shardings.size(); ++i)
+        EXPECT_EQ(testing::dense_bytes(
+                      testing::entry<Tensor>(*gathered.get_if<Dict>(), std::to_string(i))),
+                  sum_of_addends(*shardings[i]))
             << sharding_text(*shardings[i]);
       return {};
     });
