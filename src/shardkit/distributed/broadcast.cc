@@ -161,20 +161,20 @@ Result<Described> read_description(std::string_view message) {
 
 /// One rank's part of a broadcast, from the first look at its local state to the last element.
 struct Work {
-  std::vector<Tensor> sources;  ///< on rank 0: of the large tensors
+  std::vector<Tensor> sources;  ///< on rank 0
   std::vector<Target> targets;
   internal::Buffer arrival;
 
   Status prepare(const Dict* full, std::span<const NamedTensorInfo> tensors, std::size_t large,
                  const Dict& local, const ProcessGroup& group) {
-    if (full) SHARDKIT_TRY(find_sources(*full, tensors.first(large)));
+    if (full) SHARDKIT_TRY(find_sources(*full, tensors));
     SHARDKIT_ASSIGN(targets, internal::find_targets(local, internal::index_keys(local), tensors,
                                                     group, internal::DTypes::kEqual));
     const auto behind =
         std::partition_point(targets.begin(), targets.end(),
                              [large](const Target& target) { return target.tensor < large; });
     const std::span of_large(targets.data(), static_cast<std::size_t>(behind - targets.begin()));
-    if (full) SHARDKIT_TRY(internal::check_sources(sources, of_large, tensors));
+    if (full) SHARDKIT_TRY(internal::check_sources(sources, targets, tensors));
     SHARDKIT_ASSIGN(arrival, internal::arrival_buffer(of_large));
     return {};
   }

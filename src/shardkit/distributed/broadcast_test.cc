@@ -392,6 +392,40 @@ TEST(Broadcast, Refusals) {
   }, kInvalid, "rank 0: a key of the full state is no text: found bool");
 }
 
+// Rank 0 keeps no 'b', but rank 1 does, and would get what rank 0 writes over it.
+TEST(Broadcast, ATargetMayNotOverlapATensorThatAnotherRankIsSent) {
+  const Tensor base = float_tensor({8}, {0, 1, 2, 3, 4, 5, 6, 7});
+  const auto view = [&](Dims shape, std::int64_t offset) {
+    Tensor part = base;
+    part.shape = std::move(shape);
+    part.strides = contiguous_strides(part.shape);
+    part.offset = offset;
+    return part;
+  };
+  const auto broadcast = [&](const Dict& of_rank_0) {
+    return [view, of_rank_0](ProcessGroup& group) -> Status {
+      Dict full;
+      if (group.rank() == 0)
+        full = dict_of({{"a", view({4}, 0)}, {"b", view({4}, 4)}, {"c", view({}, 0)}});
+      Dict local = of_rank_0;
+      if (group.rank() != 0) local = dict_of({{"b", float_tensor({4}, {0, 0, 0, 0})}});
+      SHARDKIT_TRY(broadcast_state_dict(full, local, group));
+      if (group.rank() != 0) {
+        EXPECT_EQ(floats(entry<Tensor>(local, "b")), (std::vector<float>{4, 5, 6, 7}));
+      }
+      return {};
+    };
+  };
+  expect_all_ok(2, broadcast(dict_of({{"a", view({4}, 0)}})));
+  expect_all_ok(2, broadcast(dict_of({{"a", view({4}, 0)}, {"b", view({4}, 4)},
+                                      {"c", view({}, 0)}})));
+  const std::string text = "rank 0: a tensor to be written overlaps the one to be copied: tensor ";
+  expect_all_fail(2, broadcast(dict_of({{"a", view({4}, 4)}})), kInvalid, text + "'b'");
+  expect_all_fail(2, broadcast(dict_of({{"a", view({4}, 1)}})), kInvalid, text + "'a'");
+  expect_all_fail(2, broadcast(dict_of({{"c", view({}, 7)}})), kInvalid, text + "'b'");
+  EXPECT_EQ(floats(base), (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
 // The members of a mesh: one has other placements, another dtype, a plain tensor.
 TEST(Broadcast, RanksOfAMeshThatDisagree) {
   const auto sharding = [](Placement placement) {

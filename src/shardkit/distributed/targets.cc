@@ -207,11 +207,11 @@ Status check_sources(std::span<const Tensor> sources, std::span<const Target> ta
     if (!is_same_view(source, target.local())) written.push_back(memory_range(target.local()));
   }
   const MemoryRanges ranges(std::move(written));
-  for (const Target& target : targets)
-    if (ranges.overlap(memory_range(sources[target.tensor])))
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    if (first_element(sources[i]).ok() && ranges.overlap(memory_range(sources[i])))
       return Error(ErrorCode::kInvalidArgument,
                    "a tensor to be written overlaps the one to be copied")
-          .of_tensor(tensors[target.tensor].name);
+          .of_tensor(tensors[i].name);
   return {};
 }
 

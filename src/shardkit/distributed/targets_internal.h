@@ -82,8 +82,8 @@ Result<Tensor> copy_of(const Tensor& tensor);
 void copy_boxes(const Tensor& whole, std::span<const BoxPair> boxes, const Tensor& local);
 
 /// Checks that the tensors that targets are filled from are in memory, and that no target shares
-/// memory with them: they could change before they are read. A target that is the very view that it
-/// is filled from stays as it is.
+/// memory with any source, be it that of another rank's target alone: it could change before it is
+/// read. A target that is the very view that it is filled from stays as it is.
 ///
 /// @param sources  by Target::tensor
 /// @error as first_element(); kInvalidArgument memory is shared. The tensor is named.
