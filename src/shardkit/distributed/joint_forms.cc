@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "shardkit/collective/agreement.h"
@@ -82,12 +84,7 @@ std::optional<std::string> joint_difference(const Value& a, const Value& b) {
                          torch_name(other.local.dtype));
     return internal::sharding_difference(*dtensor->sharding, *other.sharding);
   }
-  // Of a ShardedTensor all but the shards that each rank holds itself.
-  ShardedTensor mine = *a.get_if<ShardedTensor>();
-  ShardedTensor other = *b.get_if<ShardedTensor>();
-  mine.local_shards.clear();
-  other.local_shards.clear();
-  return internal::form_difference(mine, other);
+  return internal::metadata_difference(*a.get_if<ShardedTensor>(), *b.get_if<ShardedTensor>());
 }
 
 }  // namespace
@@ -134,26 +131,26 @@ Status JointForms::add(int rank, Value tensors_of_rank) {
   return {};
 }
 
+// What is equal to one is equal to each other: the first of the ranks that share a tensor is
+// compared with all. The others are compared with it, lest it shares its own with other ranks.
 Status JointForms::check(int group_size) const {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(group_size));
+  std::iota(all.begin(), all.end(), std::int64_t{0});
   for (const auto& [text, tensors] : tensors_) {
     const auto& [path, by_rank] = tensors;
     const std::string name = internal::shown_place(path);
     for (const auto& [rank, form] : by_rank) {
-      if (form.get_if<Tensor>()) continue;
-      std::vector<std::int64_t> partners;
-      if (const auto* dtensor = form.get_if<DTensor>()) {
-        const DeviceMesh& mesh = *dtensor->sharding->mesh;
-        if (!mesh.coordinate_of(rank)) continue;
-        partners = mesh.ranks();
-      } else {
-        for (int other = 0; other < group_size; ++other) partners.push_back(other);
-      }
+      const auto* dtensor = form.get_if<DTensor>();
+      if (form.get_if<Tensor>() || (dtensor && !dtensor->sharding->mesh->coordinate_of(rank)))
+        continue;
+      std::span<const std::int64_t> partners = dtensor ? dtensor->sharding->mesh->ranks() : all;
+      if (partners.front() != rank) partners = partners.first(1);
       for (const std::int64_t partner : partners) {
         if (partner >= group_size)
           return disagreement(fmt::format("a device mesh has rank {}, which is not in the process "
                                           "group", partner), name)
               .expected(fmt::format("ranks below {}", group_size))
-              .found(to_string(*form.get_if<DTensor>()->sharding->mesh));
+              .found(to_string(*dtensor->sharding->mesh));
         const auto theirs = by_rank.find(static_cast<int>(partner));
         if (theirs == by_rank.end())
           return disagreement(fmt::format("rank {} has no tensor there, which rank {} shares with "

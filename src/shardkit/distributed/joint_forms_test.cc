@@ -111,6 +111,28 @@ TEST(JointForms, ATensorMustBeOnItsWholeMesh) {
                   kInvalid, "ranks 0 and 1 disagree on it: global shape [3] against [4]");
 }
 
+// Whichever rank differs, the error names it, and nobody's mesh or kind hides it.
+TEST(JointForms, EveryMemberIsCompared) {
+  const auto differ = [](int odd, const Value& common, const Value& other) {
+    return exchange(4, [&](int rank) -> std::vector<TensorForm> {
+      return {{{{"w"}}, rank == odd ? other : common}};
+    });
+  };
+  const DTensor common = row_shard({2, 0, 1, 3}, {4});
+  expect_all_fail(differ(3, common, row_shard({2, 0, 1, 3}, {5})), kInvalid,
+                  "ranks 2 and 3 disagree on it: global shape [4] against [5]");
+  expect_all_fail(differ(0, common, row_shard({2, 0, 1, 3}, {5})), kInvalid,
+                  "ranks 0 and 2 disagree on it: global shape [5] against [4]");
+  expect_all_fail(differ(2, common, row_shard({0, 2, 1, 3}, {4})), kInvalid,
+                  "ranks 0 and 2 disagree on it: mesh");
+  expect_all_fail(differ(2, common, row_shard({2}, {1})), kInvalid, "ranks 0 and 2 disagree");
+  expect_all_fail(differ(1, common, row_shard({1}, {1})), kInvalid, "ranks 2 and 1 disagree");
+  expect_all_fail(differ(2, common, sharded(4)), kInvalid, "ranks 0 and 2 disagree");
+  expect_all_fail(differ(3, sharded(4), sharded(5)), kInvalid, "ranks 0 and 3 disagree");
+  expect_all_fail(differ(0, sharded(4), common), kInvalid, "ranks 0 and 2 disagree");
+  expect_all_fail(differ(0, sharded(4), row_shard({0}, {1})), kInvalid, "ranks 1 and 0 disagree");
+}
+
 // Pipeline stages, and submeshes of other ranks under the same name.
 TEST(JointForms, RanksOutsideAMeshMayHaveWhatTheyLike) {
   const auto statuses = exchange(4, [](int rank) -> std::vector<TensorForm> {

@@ -32,11 +32,26 @@ std::string shard_text(const ShardMetadata& shard) {
   return fmt::format("{} on rank {}", to_string(shard.box), shard.rank);
 }
 
-std::optional<std::string> sharded_difference(const ShardedTensor& a, const ShardedTensor& b) {
+std::optional<std::string> whole_difference(const ShardedTensor& a, const ShardedTensor& b) {
   if (a.dtype != b.dtype)
     return fmt::format("{} against {}", torch_name(a.dtype), torch_name(b.dtype));
   if (a.shape != b.shape)
     return fmt::format("global shape {} against {}", to_string(a.shape), to_string(b.shape));
+  return std::nullopt;
+}
+
+std::optional<std::string> shards_difference(const ShardedTensor& a, const ShardedTensor& b) {
+  if (a.shards.size() != b.shards.size())
+    return fmt::format("{} shards against {}", a.shards.size(), b.shards.size());
+  for (std::size_t i = 0; i < a.shards.size(); ++i)
+    if (!is_same(a.shards[i], b.shards[i]))
+      return fmt::format("shard {} is {} against {}", i, shard_text(a.shards[i]),
+                         shard_text(b.shards[i]));
+  return std::nullopt;
+}
+
+std::optional<std::string> sharded_difference(const ShardedTensor& a, const ShardedTensor& b) {
+  if (auto what = whole_difference(a, b)) return what;
   if (a.local_shards.size() != b.local_shards.size())
     return fmt::format("{} local shards against {}", a.local_shards.size(), b.local_shards.size());
   for (std::size_t i = 0; i < a.local_shards.size(); ++i) {
@@ -47,13 +62,7 @@ std::optional<std::string> sharded_difference(const ShardedTensor& a, const Shar
     if (auto what = tensor_difference(tensor_a, tensor_b))
       return fmt::format("local shard {}: {}", i, *what);
   }
-  if (a.shards.size() != b.shards.size())
-    return fmt::format("{} shards against {}", a.shards.size(), b.shards.size());
-  for (std::size_t i = 0; i < a.shards.size(); ++i)
-    if (!is_same(a.shards[i], b.shards[i]))
-      return fmt::format("shard {} is {} against {}", i, shard_text(a.shards[i]),
-                         shard_text(b.shards[i]));
-  return std::nullopt;
+  return shards_difference(a, b);
 }
 
 // Each text with its length before it, so that joining them stays unambiguous.
@@ -161,6 +170,11 @@ std::optional<std::string> form_difference(const Value& a, const Value& b) {
     if (auto what = sharding_difference(*of_a.sharding, *of_b.sharding)) return what;
   if (auto what = tensor_difference(of_a.local, of_b.local)) return "local " + *what;
   return std::nullopt;
+}
+
+std::optional<std::string> metadata_difference(const ShardedTensor& a, const ShardedTensor& b) {
+  if (auto what = whole_difference(a, b)) return what;
+  return shards_difference(a, b);
 }
 
 std::vector<const Tensor*> local_tensors(const Value& value) {
