@@ -6,9 +6,12 @@ each process. Starting them takes seconds, so that one set for each size serves 
 import datetime
 import os
 import pathlib
+import queue
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 import torch
@@ -50,7 +53,7 @@ class TorchRanks:
         self.size = size
         self._folder = tempfile.TemporaryDirectory()
         context = torch.multiprocessing.get_context("spawn")
-        self._results = context.SimpleQueue()
+        self._results = context.Queue()
         self._jobs = [context.SimpleQueue() for _ in range(size)]
         store = os.path.join(self._folder.name, "store")
         self._processes = [context.Process(target=_serve, args=(rank, size, store, jobs, self._results),
@@ -61,13 +64,22 @@ class TorchRanks:
 
     def run(self, function, *arguments):
         """What the function returned, by rank. A rank's exception is a failure that shows it."""
+        assert all(process.is_alive() for process in self._processes), "ranks died in an earlier test"
         for jobs in self._jobs:
             jobs.put((function, arguments))
-        returned = [None] * self.size
-        failures = []
-        for _ in range(self.size):
-            rank, value, failure = self._results.get()
+        returned, waiting, failures = [None] * self.size, set(range(self.size)), []
+        deadline = time.monotonic() + 2 * SECONDS
+        while waiting:
+            try:
+                rank, value, failure = self._results.get(timeout=1)
+            except queue.Empty:
+                dead = [rank for rank in waiting if not self._processes[rank].is_alive()]
+                if dead or time.monotonic() > deadline:
+                    self._kill()
+                    raise AssertionError("ranks %s do not answer; dead: %s" % (sorted(waiting), dead))
+                continue
             returned[rank] = value
+            waiting.remove(rank)
             if failure:
                 failures.append("rank %d:\n%s" % (rank, failure))
         assert not failures, "\n".join(failures)
@@ -78,9 +90,13 @@ class TorchRanks:
             jobs.put(None)
         for process in self._processes:
             process.join(10)
-            if process.is_alive():
-                process.kill()
+        self._kill()
         self._folder.cleanup()
+
+    def _kill(self):
+        for process in self._processes:
+            process.kill()
+            process.join()
 
 
 def rank_file(folder, name, rank):
@@ -103,11 +119,20 @@ def run_program(operation, folder, size, backend="threads", **arguments):
         return done.returncode, done.stdout + done.stderr
     port = ports.free_port()
     place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    processes = [subprocess.Popen(command + ["backend=gloo"], stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True,
-                                  env={**os.environ, **place, "RANK": str(rank)})
-                 for rank in range(size)]
-    texts = [process.communicate(timeout=SECONDS)[0] for process in processes]
+    deadline = time.monotonic() + SECONDS
+    processes = []
+    try:
+        for rank in range(size):
+            processes.append(subprocess.Popen(
+                command + ["backend=gloo"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                env={**os.environ, **place, "RANK": str(rank)}, start_new_session=True))
+        texts = [process.communicate(timeout=max(0, deadline - time.monotonic()))[0]
+                 for process in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
     return max(process.returncode for process in processes), "".join(texts)
 
 
