@@ -48,6 +48,8 @@ struct CatalogTensor {
   bool concatenated = false;  ///< plain tensors that were taken for chunks of dimension 0
   /// So taken by PlainTensors::kAuto: they may as well be replicas, and then the tensor is wrong.
   bool guessed = false;
+  /// Where it is made of tensors of other names: the first of them. See merge/saved_catalog.h.
+  std::string made_of;
   std::vector<Piece> pieces;  ///< by replica, then addend, then box offset
 
   std::int64_t numel() const;

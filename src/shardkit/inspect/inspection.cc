@@ -9,6 +9,7 @@
 #include "shardkit/merge/fsdp_merger.h"
 #include "shardkit/merge/merge_source.h"
 #include "shardkit/merge/output_plan.h"
+#include "shardkit/merge/saved_catalog.h"
 #include "shardkit/merge/tied_tensors.h"
 #include "shardkit/safetensors/reader.h"
 #include "shardkit/safetensors/sharded_index.h"
@@ -114,10 +115,11 @@ Result<MergeForecast> forecast_merge(const MergeSource& source) {
   std::vector<bool> dropped(source.catalog->tensors.size(), false);
   for (const Tie& tie : find_ties(source))
     if (tie.state != TieState::kDifferent) dropped[tie.alias] = true;
+  SHARDKIT_ASSIGN(const SavedCatalog saved, saved_catalog(source, std::move(dropped)));
   OutputOptions options;
   options.dtype = defaults.dtype;
   options.max_shard_bytes = defaults.max_shard_bytes;
-  SHARDKIT_ASSIGN(const OutputPlan output, plan_output(source, dropped, options));
+  SHARDKIT_ASSIGN(const OutputPlan output, plan_output(source, saved, options));
   MergeForecast forecast;
   forecast.weight_bytes = output.plan.summary().write_bytes;
   forecast.weight_files = output.plan.files().size();

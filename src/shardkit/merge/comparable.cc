@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <utility>
+#include <vector>
 
 #include "shardkit/checkpoint/discover.h"
 #include "shardkit/compare/catalog_of.h"
 #include "shardkit/compare/model_weights.h"
 #include "shardkit/merge/merge_source.h"
 #include "shardkit/merge/plain_tensors.h"
+#include "shardkit/merge/saved_catalog.h"
 
 namespace shardkit {
 namespace {
@@ -20,11 +22,15 @@ Result<Comparable> open_checkpoint_to_compare(FileSystem& fs, CheckpointFolder f
   Comparable result;
   result.path = source.checkpoint.path;
   result.kind = fmt::format("FSDP checkpoint of {} ranks", source.checkpoint.world_size);
-  result.catalog = std::move(source.catalog);
+  // A reference holds experts and names as they are published.
+  SHARDKIT_ASSIGN(SavedCatalog saved,
+                  saved_catalog(source, std::vector<bool>(source.catalog->tensors.size(), false)));
+  result.catalog = std::move(saved.catalog);
   result.config = std::move(source.config);
   result.notes = std::move(source.checkpoint.notes);
   result.notes.insert(result.notes.end(), result.catalog->warnings.begin(),
                       result.catalog->warnings.end());
+  result.notes.insert(result.notes.end(), saved.warnings.begin(), saved.warnings.end());
   return result;
 }
 

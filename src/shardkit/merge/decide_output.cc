@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shardkit/merge/plain_tensors.h"
+#include "shardkit/merge/saved_catalog.h"
 #include "shardkit/merge/tied_tensors.h"
 
 namespace shardkit {
@@ -36,6 +37,10 @@ void decide_tie(const Catalog& catalog, const Tie& tie, bool keep_tied, Decided&
   }
 }
 
+void append(const std::vector<std::string>& texts, std::vector<std::string>& to) {
+  to.insert(to.end(), texts.begin(), texts.end());
+}
+
 std::size_t count_guessed(const Catalog& catalog) {
   std::size_t count = 0;
   for (const CatalogTensor& tensor : catalog.tensors) count += tensor.guessed;
@@ -61,12 +66,19 @@ Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
   std::vector<Tie> ties = find_ties(source);
   if (bytes == TensorBytes::kRead) SHARDKIT_TRY(settle_ties(fs, catalog, ties));
   for (const Tie& tie : ties) decide_tie(catalog, tie, choices.keep_tied, decided);
+  SHARDKIT_ASSIGN(const SavedCatalog saved, saved_catalog(source, std::move(decided.dropped)));
+  append(saved.notes, decided.notes);
+  append(saved.warnings, decided.warnings);
   SHARDKIT_ASSIGN(OutputPlan output,
-                  plan_output(source, decided.dropped,
+                  plan_output(source, saved,
                               {choices.dtype, choices.max_shard_bytes, choices.replicas}));
-  return OutputDecision{std::move(output),        choices,
-                        bytes,                    std::move(decided.dropped_ties),
-                        std::move(decided.notes), std::move(decided.warnings)};
+  return OutputDecision{std::move(output),
+                        source.catalog,
+                        choices,
+                        bytes,
+                        std::move(decided.dropped_ties),
+                        std::move(decided.notes),
+                        std::move(decided.warnings)};
 }
 
 }  // namespace shardkit

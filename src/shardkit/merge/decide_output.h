@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ enum class TensorBytes {
 };
 
 struct OutputDecision {
-  OutputPlan output;
+  OutputPlan output;                       ///< its catalog holds the tensors as they are saved
+  std::shared_ptr<const Catalog> held;     ///< the checkpoint's catalog that was decided about
   OutputChoices choices;                  ///< with the dtype resolved: never kAuto
   TensorBytes bytes = TensorBytes::kRead;
   std::vector<std::string> dropped_ties;  ///< aliases left out
@@ -39,7 +41,8 @@ struct OutputDecision {
   std::vector<std::string> warnings;
 };
 
-/// Decides and proves it. @error as check_concatenated, settle_ties, hf::resolve and plan_output
+/// Decides and proves it. @error as check_concatenated, settle_ties, hf::resolve,
+/// saved_catalog and plan_output
 Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
                                      OutputChoices choices, TensorBytes bytes);
 

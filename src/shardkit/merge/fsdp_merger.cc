@@ -227,7 +227,7 @@ Result<MergeReport> FSDPModelMerger::save_hf_model_and_tokenizer(const OutputDec
   SHARDKIT_ASSIGN(const MergeSource* opened, open_source());
   const MergeSource& source = *opened;
   if (decision.bytes != TensorBytes::kRead ||
-      &decision.output.plan.catalog() != source.catalog.get())
+      decision.held != source.catalog)
     return Error(ErrorCode::kInvalidArgument, "the decision is not of decide() of this merger");
   SHARDKIT_TRY(check_target_is_no_input(options_, source));
   SHARDKIT_ASSIGN(StagedFolder stage,

@@ -73,6 +73,7 @@ json::Object tensor_object(const CatalogTensor& tensor, const PlannedTensor& ste
   object.add("stored_dtype", torch_name(tensor.dtype));
   object.add("shape", std::move(shape));
   object.add("layout", describe_layout(tensor));
+  if (!tensor.made_of.empty()) object.add("made_of", tensor.made_of);
   return object;
 }
 
@@ -189,7 +190,8 @@ std::string manifest_text(const MergeSource& source, const OutputDecision& decis
   writer.begin_list("tensors");
   for (const PlannedFile& file : decision.output.plan.files())
     for (const PlannedTensor& step : file.tensors)
-      writer.entry(tensor_object(catalog.tensors[step.tensor], step, file.name));
+      writer.entry(
+          tensor_object(decision.output.plan.catalog().tensors[step.tensor], step, file.name));
   writer.end_list();
   writer.member("dropped_ties", compact(text_array(decision.dropped_ties)));
   return std::move(writer).finish();

@@ -77,13 +77,13 @@ std::optional<DType> dominant_float(const std::vector<Chosen>& chosen) {
 
 }  // namespace
 
-Result<OutputPlan> plan_output(const MergeSource& source, const std::vector<bool>& dropped,
+Result<OutputPlan> plan_output(const MergeSource& source, const SavedCatalog& saved,
                                const OutputOptions& options) {
-  const Catalog& catalog = *source.catalog;
+  const Catalog& catalog = *saved.catalog;
   std::vector<Chosen> chosen;
   std::vector<std::uint64_t> sizes;
   for (std::size_t i = 0; i < catalog.tensors.size(); ++i) {
-    if (dropped[i]) continue;
+    if (saved.dropped[i]) continue;
     const CatalogTensor& tensor = catalog.tensors[i];
     const DType dtype = hf::output_dtype(options.dtype, tensor.dtype);
     const auto elements = element_count(tensor.shape);
@@ -108,7 +108,7 @@ Result<OutputPlan> plan_output(const MergeSource& source, const std::vector<bool
   }
   std::optional<std::string> index;
   if (files.size() > 1) index = make_index(catalog, chosen, files);
-  SHARDKIT_ASSIGN(Plan plan, Plan::make(source.catalog, std::move(files), options.replicas));
+  SHARDKIT_ASSIGN(Plan plan, Plan::make(saved.catalog, std::move(files), options.replicas));
   return OutputPlan{std::move(plan), std::move(index), dominant_float(chosen)};
 }
 

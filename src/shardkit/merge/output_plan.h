@@ -9,6 +9,7 @@
 #include "shardkit/base/result.h"
 #include "shardkit/hf/dtype_choice.h"
 #include "shardkit/merge/merge_source.h"
+#include "shardkit/merge/saved_catalog.h"
 #include "shardkit/plan/plan.h"
 
 namespace shardkit {
@@ -25,12 +26,10 @@ struct OutputPlan {
   std::optional<DType> config_dtype;  ///< the float dtype with most bytes; none: no floats
 };
 
-/// Lays out all tensors of the catalog but the dropped ones, in the order of the state dict, and
-/// proves the plan.
+/// Lays out all tensors of the saved catalog but the dropped ones, in its order, and proves the plan.
 ///
-/// @param dropped  for each tensor of the catalog, whether it is left out
 /// @error kInvalidArgument nothing is left to write; as safetensors::lay_out and Plan::make
-Result<OutputPlan> plan_output(const MergeSource& source, const std::vector<bool>& dropped,
+Result<OutputPlan> plan_output(const MergeSource& source, const SavedCatalog& saved,
                                const OutputOptions& options);
 
 }  // namespace shardkit

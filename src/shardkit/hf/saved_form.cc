@@ -1,0 +1,307 @@
+// Applies the rules of a family to the names and shapes of a state dict.
+#include "shardkit/hf/saved_form.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "shardkit/base/checked_math.h"
+#include "shardkit/hf/natural_order.h"
+#include "shardkit/hf/weight_conversions.h"
+
+namespace shardkit::hf {
+namespace {
+
+using Change = SaveRule::Change;
+
+/// In front of a text model's own names, inside a model of text and images (transformers 5).
+constexpr std::array<std::string_view, 2> kTextPrefixes{"model.language_model.", "language_model."};
+
+/// More experts than any model has; more is no tensor of experts.
+constexpr std::int64_t kMostExperts = 1 << 16;
+
+/// The rules of a family, and the part of the model that they are for.
+struct Scope {
+  const SaveFamily* family = nullptr;
+  bool text_model_only = false;
+};
+
+/// The length of the prefix that a scope's rules do not look at; none: the name is out of scope.
+std::optional<std::size_t> prefix_length(const Scope& scope, std::string_view name) {
+  if (!scope.text_model_only) return 0;
+  for (const std::string_view prefix : kTextPrefixes)
+    if (name.starts_with(prefix)) return prefix.size();
+  return std::nullopt;
+}
+
+bool is_letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/// A name around what a rule found in it.
+struct Found {
+  std::string_view before;
+  std::string_view behind;
+
+  std::string with(std::string_view middle) const {
+    return fmt::format("{}{}{}", before, middle, behind);
+  }
+};
+
+std::optional<Found> find(std::string_view pattern, std::string_view name, std::size_t from) {
+  const bool at_start = pattern.starts_with('^');
+  if (at_start) pattern.remove_prefix(1);
+  const bool whole_word = is_letter_or_digit(pattern.back());
+  for (std::size_t at = from; (at = name.find(pattern, at)) != name.npos; ++at) {
+    if (at_start && at != from) return std::nullopt;
+    const std::size_t end = at + pattern.size();
+    const bool goes_on = end < name.size() && (is_letter_or_digit(name[end]) || name[end] == '_');
+    if (!whole_word || !goes_on) return Found{name.substr(0, at), name.substr(end)};
+  }
+  return std::nullopt;
+}
+
+std::span<const std::string_view> used(const std::string_view (&names)[kMostRuleNames]) {
+  std::size_t count = 0;
+  while (count < kMostRuleNames && !names[count].empty()) ++count;
+  return {names, count};
+}
+
+/// "experts.*.up_proj" -> "experts.3.up_proj"
+std::string numbered(std::string_view pattern, std::int64_t number) {
+  const std::size_t star = pattern.find('*');
+  return fmt::format("{}{}{}", pattern.substr(0, star), number, pattern.substr(star + 1));
+}
+
+/// A tensor of experts in one: "...experts.gate_up_proj", and not "...experts.3.up_proj.weight".
+bool looks_fused(const HeldTensor& tensor) {
+  constexpr std::string_view kExperts = ".experts.";
+  const std::size_t at = tensor.name.find(kExperts);
+  if (at == tensor.name.npos || tensor.shape.size() < 3) return false;
+  const char next = tensor.name[std::min(at + kExperts.size(), tensor.name.size() - 1)];
+  return next < '0' || next > '9';
+}
+
+class Saver {
+ public:
+  Saver(std::vector<Scope> scopes, std::span<const HeldTensor> held)
+      : scopes_(std::move(scopes)), held_(held) {}
+
+  void add(std::size_t index);
+  Result<std::vector<SavedTensor>> finish() &&;
+  /// Held tensors of experts that no rule took.
+  const std::vector<std::string>& fused() const { return fused_; }
+
+ private:
+  /// What is still to be joined: a place for each tensor of the rule.
+  struct Joint {
+    std::vector<std::optional<std::size_t>> held;
+    std::size_t place = 0;  // in saved_
+  };
+
+  std::string renamed(std::string name) const;
+  bool convert(const SaveRule& rule, std::size_t index, std::size_t from);
+  bool chunk(const SaveRule& rule, std::size_t index, const Found& found);
+  bool unstack(const SaveRule& rule, std::size_t index, const Found& found);
+  bool join(const SaveRule& rule, std::size_t which, std::size_t index, const Found& found);
+  void keep(std::size_t index);
+
+  const std::vector<Scope> scopes_;
+  const std::span<const HeldTensor> held_;
+  std::vector<SavedTensor> saved_;
+  std::map<std::string, Joint> joints_;  // by the name that they are saved under
+  std::vector<std::string> fused_;
+};
+
+std::string Saver::renamed(std::string name) const {
+  for (const Scope& scope : scopes_)
+    for (const SaveRule& rule : scope.family->renames)
+      if (const auto from = prefix_length(scope, name))
+        if (const auto found = find(rule.held[0], name, *from)) name = found->with(rule.saved[0]);
+  return name;
+}
+
+void Saver::add(std::size_t index) {
+  for (const Scope& scope : scopes_)
+    for (const SaveRule& rule : scope.family->conversions)
+      if (const auto from = prefix_length(scope, held_[index].name))
+        if (convert(rule, index, *from)) return;
+  keep(index);
+}
+
+bool Saver::convert(const SaveRule& rule, std::size_t index, std::size_t from) {
+  const std::span<const std::string_view> patterns = used(rule.held);
+  for (std::size_t which = 0; which < patterns.size(); ++which) {
+    const auto found = find(patterns[which], held_[index].name, from);
+    if (!found) continue;
+    switch (rule.change) {
+      case Change::kUnstack: return unstack(rule, index, *found);
+      case Change::kChunk: return chunk(rule, index, *found);
+      case Change::kJoin: return join(rule, which, index, *found);
+      case Change::kRename: return false;
+    }
+  }
+  return false;
+}
+
+bool Saver::unstack(const SaveRule& rule, std::size_t index, const Found& found) {
+  const Dims& shape = held_[index].shape;
+  const std::span<const std::string_view> names = used(rule.saved);
+  const auto shares = static_cast<std::int64_t>(names.size());
+  if (shape.size() < 2 || shape[0] > kMostExperts || shape[1] % shares != 0) return false;
+  for (std::size_t which = 0; which < names.size(); ++which) {
+    for (std::int64_t entry = 0; entry < shape[0]; ++entry) {
+      SavedTensor tensor;
+      tensor.name = renamed(found.with(numbered(names[which], entry)));
+      Box box = whole(shape);
+      box.offset[0] = entry;
+      box.shape[0] = 1;
+      box.shape[1] = shape[1] / shares;
+      box.offset[1] = static_cast<std::int64_t>(which) * box.shape[1];
+      tensor.shape = Dims(std::span<const std::int64_t>(box.shape.begin() + 1, box.shape.end()));
+      tensor.parts.push_back({index, std::move(box)});
+      tensor.is_entry = true;
+      saved_.push_back(std::move(tensor));
+    }
+  }
+  return true;
+}
+
+bool Saver::chunk(const SaveRule& rule, std::size_t index, const Found& found) {
+  const Dims& shape = held_[index].shape;
+  const std::span<const std::string_view> names = used(rule.saved);
+  const auto shares = static_cast<std::int64_t>(names.size());
+  if (shape.empty() || shape[0] < 0) return false;
+  const std::int64_t share = shape[0] / shares + (shape[0] % shares != 0);
+  if (share * (shares - 1) >= shape[0]) return false;
+  for (std::size_t which = 0; which < names.size(); ++which) {
+    SavedTensor tensor;
+    tensor.name = renamed(found.with(names[which]));
+    Box box = whole(shape);
+    box.offset[0] = static_cast<std::int64_t>(which) * share;
+    box.shape[0] = std::min(share, shape[0] - box.offset[0]);
+    tensor.shape = box.shape;
+    tensor.parts.push_back({index, std::move(box)});
+    saved_.push_back(std::move(tensor));
+  }
+  return true;
+}
+
+bool Saver::join(const SaveRule& rule, std::size_t which, std::size_t index, const Found& found) {
+  const std::string name = renamed(found.with(rule.saved[0]));
+  const auto [joint, is_new] = joints_.try_emplace(name);
+  if (is_new) {
+    joint->second.held.resize(used(rule.held).size());
+    joint->second.place = saved_.size();
+    saved_.push_back({name, {}, {}, false});
+  }
+  joint->second.held[which] = index;
+  return true;
+}
+
+void Saver::keep(std::size_t index) {
+  const HeldTensor& tensor = held_[index];
+  if (looks_fused(tensor)) fused_.push_back(tensor.name);
+  saved_.push_back({renamed(tensor.name), tensor.shape, {{index, whole(tensor.shape)}}, false});
+}
+
+Result<std::vector<SavedTensor>> Saver::finish() && {
+  for (const auto& [name, joint] : joints_) {
+    SavedTensor& tensor = saved_[joint.place];
+    for (const std::optional<std::size_t>& index : joint.held) {
+      if (!index)
+        return Error(ErrorCode::kIncomplete,
+                     "not all tensors are there that are saved as one; transformers joins them")
+            .of_tensor(name);
+      const Dims& shape = held_[*index].shape;
+      tensor.parts.push_back({*index, whole(shape)});
+      if (tensor.shape.empty()) {
+        tensor.shape = shape;
+        continue;
+      }
+      const auto rows = checked_add(tensor.shape[0], shape[0]);
+      Dims joined = shape;
+      joined[0] = tensor.shape[0];
+      if (shape.size() != tensor.shape.size() || !(joined == tensor.shape) || !rows)
+        return Error(ErrorCode::kIncomplete, "tensors that are saved as one do not fit each other")
+            .of_tensor(name)
+            .expected(to_string(tensor.shape))
+            .found(to_string(shape));
+      tensor.shape[0] = *rows;
+    }
+  }
+  std::unordered_set<std::string_view> names;
+  for (const SavedTensor& tensor : saved_)
+    if (!names.insert(tensor.name).second)
+      return Error(ErrorCode::kCorrupt, "two tensors would be saved under one name")
+          .of_tensor(tensor.name);
+  return std::move(saved_);
+}
+
+/// The families of a model: of the text model inside first, as saving undoes loading.
+std::vector<Scope> scopes_of(const ModelConfig& config) {
+  const SaveFamily* family =
+      config.architectures.empty() ? nullptr : find_save_family(config.architectures[0]);
+  if (family == nullptr) family = find_save_family(config.model_type);
+  const SaveFamily* text = find_save_family(config.text_model_type);
+  std::vector<Scope> scopes;
+  if (text != nullptr && text != family) scopes.push_back({text, true});
+  if (family != nullptr) scopes.push_back({family, false});
+  return scopes;
+}
+
+std::string fused_warning(const std::vector<std::string>& names, const std::string& model_type) {
+  const std::string model =
+      model_type.empty() ? "such a model" : fmt::format("a model of type '{}'", model_type);
+  return fmt::format(
+      "{} tensors hold experts in one ('{}'{}), and how {} is saved is not known here: they are "
+      "written as they are, and a reader that wants the experts one by one will not match them",
+      names.size(), names[0], names.size() > 1 ? ", ..." : "", model);
+}
+
+}  // namespace
+
+Result<SavedForm> saved_form(const ModelConfig* config, std::span<const HeldTensor> held) {
+  SavedForm form;
+  std::vector<Scope> scopes = config != nullptr ? scopes_of(*config) : std::vector<Scope>();
+  for (const Scope& scope : scopes)
+    if (!scope.family->not_done.empty()) {
+      form.warnings.push_back(fmt::format(
+          "transformers saves models of type '{}' in another form than it holds them ({}), which "
+          "is not done here: tensors and names are written as they are",
+          scope.family->name, scope.family->not_done));
+      return form;
+    }
+  const bool changes = std::any_of(scopes.begin(), scopes.end(), [](const Scope& scope) {
+    return !scope.family->conversions.empty() || !scope.family->renames.empty();
+  });
+  // A listed family without experts one by one saves them fused.
+  const bool knows_fused =
+      !scopes.empty() && std::all_of(scopes.begin(), scopes.end(), [](const Scope& scope) {
+        return std::none_of(scope.family->conversions.begin(), scope.family->conversions.end(),
+                            [](const SaveRule& rule) { return rule.change == Change::kUnstack; });
+      });
+  std::vector<std::size_t> order(held.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (changes)
+    std::stable_sort(order.begin(), order.end(), [held](std::size_t a, std::size_t b) {
+      return natural_less(held[a].name, held[b].name);
+    });
+  Saver saver(std::move(scopes), held);
+  for (const std::size_t index : order) saver.add(index);
+  if (!knows_fused && !saver.fused().empty())
+    form.warnings.push_back(
+        fused_warning(saver.fused(), config != nullptr ? config->model_type : std::string()));
+  if (changes) {
+    SHARDKIT_ASSIGN(form.tensors, std::move(saver).finish());
+  }
+  return form;
+}
+
+}  // namespace shardkit::hf

@@ -1,0 +1,169 @@
+// Names and boxes against what transformers 5.24 writes for such models; the bytes of whole models are
+// compared in tests/interop/test_weight_conversions.py.
+#include "shardkit/hf/saved_form.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shardkit/hf/weight_conversions.h"
+#include "shardkit/testing/matchers.h"
+
+namespace shardkit::hf {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Fails;
+using testing::IsOk;
+
+ModelConfig config_of(const std::string& model_type, const std::string& text_model_type = {},
+                      const std::string& architecture = {}) {
+  ModelConfig config;
+  config.model_type = model_type;
+  config.text_model_type = text_model_type;
+  if (!architecture.empty()) config.architectures = {architecture};
+  return config;
+}
+
+Result<SavedForm> form_of(const ModelConfig& config, const std::vector<HeldTensor>& held) {
+  return saved_form(&config, held);
+}
+
+std::vector<std::string> names_of(const Result<SavedForm>& form) {
+  EXPECT_THAT(form, IsOk());
+  std::vector<std::string> names;
+  for (const SavedTensor& tensor : form->tensors.value()) names.push_back(tensor.name);
+  return names;
+}
+
+TEST(SavedForm, ExpertsOneByOne) {
+  const auto form = form_of(config_of("qwen3_moe"),
+                            {{"model.layers.0.mlp.experts.gate_up_proj", {2, 6, 4}},
+                             {"model.layers.0.mlp.experts.down_proj", {2, 4, 3}},
+                             {"lm_head.weight", {8, 4}}});
+  EXPECT_THAT(names_of(form), ElementsAre("lm_head.weight",
+                                          "model.layers.0.mlp.experts.0.down_proj.weight",
+                                          "model.layers.0.mlp.experts.1.down_proj.weight",
+                                          "model.layers.0.mlp.experts.0.gate_proj.weight",
+                                          "model.layers.0.mlp.experts.1.gate_proj.weight",
+                                          "model.layers.0.mlp.experts.0.up_proj.weight",
+                                          "model.layers.0.mlp.experts.1.up_proj.weight"));
+  const SavedTensor& up = (*form->tensors)[6];
+  EXPECT_EQ(up.shape, (Dims{3, 4}));
+  EXPECT_TRUE(up.is_entry);
+  ASSERT_EQ(up.parts.size(), 1u);
+  EXPECT_EQ(up.parts[0].held, 0u);
+  EXPECT_EQ(up.parts[0].box, (Box{{1, 3, 0}, {1, 3, 4}}));
+  EXPECT_THAT(form->warnings, IsEmpty());
+}
+
+TEST(SavedForm, RenamesAfterTheCut) {
+  const auto form = form_of(config_of("mixtral"), {{"model.layers.1.mlp.experts.down_proj", {1, 4, 3}},
+                                                   {"model.layers.1.mlp.gate.weight", {1, 4}}});
+  EXPECT_THAT(names_of(form), ElementsAre("model.layers.1.block_sparse_moe.experts.0.w2.weight",
+                                          "model.layers.1.block_sparse_moe.gate.weight"));
+}
+
+TEST(SavedForm, AModelOfTextAndImagesWithExpertsInsideIsSavedByBothEntries) {
+  const auto form = form_of(config_of("internvl", "qwen3_moe"),
+                            {{"lm_head.weight", {8, 4}},
+                             {"model.language_model.layers.0.mlp.experts.down_proj", {1, 4, 3}},
+                             {"model.vision_tower.mlp.experts.down_proj", {1, 4, 3}}});
+  EXPECT_THAT(names_of(form),
+              ElementsAre("language_model.lm_head.weight",
+                          "language_model.model.layers.0.mlp.experts.0.down_proj.weight",
+                          "vision_tower.mlp.experts.down_proj"));
+}
+
+TEST(SavedForm, TheClassCountsBeforeTheModelType) {
+  const std::vector<HeldTensor> held{{"lm_head.weight", {8, 4}}};
+  EXPECT_THAT(names_of(form_of(config_of("gpt_neox", "", "GPTNeoXForCausalLM"), held)),
+              ElementsAre("embed_out.weight"));
+  EXPECT_FALSE(form_of(config_of("gpt_neox", "", "GPTNeoXForTokenClassification"), held)
+                   ->tensors.has_value());
+}
+
+TEST(SavedForm, NamesThatAreSavedAlreadyStay) {
+  const std::vector<HeldTensor> held{{"language_model.lm_head.weight", {8, 4}},
+                                     {"language_model.model.norm.weight", {4}},
+                                     {"vision_tower.norm.weight", {4}}};
+  EXPECT_THAT(names_of(form_of(config_of("llava"), held)),
+              ElementsAre("language_model.lm_head.weight", "language_model.model.norm.weight",
+                          "vision_tower.norm.weight"));
+  EXPECT_THAT(names_of(form_of(config_of("qwen2_moe"),
+                               {{"model.layers.0.mlp.experts.0.up_proj.weight", {3, 4}}})),
+              ElementsAre("model.layers.0.mlp.experts.0.up_proj.weight"));
+}
+
+TEST(SavedForm, ARuleEndsWhereAWordDoes) {
+  const auto form = form_of(config_of("qwen2_moe"), {{"mlp.experts.gate_up_proj_bias", {2, 6, 4}}});
+  EXPECT_THAT(names_of(form), ElementsAre("mlp.experts.gate_up_proj_bias"));
+  ASSERT_EQ(form->warnings.size(), 1u);
+  EXPECT_THAT(form->warnings[0], HasSubstr("'mlp.experts.gate_up_proj_bias'"));
+}
+
+TEST(SavedForm, ConvolutionsShareRowsAsTorchChunk) {
+  // torch.chunk of 64 rows in 3: 22, 22, 20.
+  const auto form =
+      form_of(config_of("olmo_hybrid"), {{"model.layers.0.linear_attn.conv1d.weight", {64, 1, 4}}});
+  ASSERT_THAT(form, IsOk());
+  ASSERT_EQ(form->tensors->size(), 3u);
+  EXPECT_EQ((*form->tensors)[2].name, "model.layers.0.linear_attn.v_conv1d.weight");
+  EXPECT_EQ((*form->tensors)[2].parts[0].box, (Box{{44, 0, 0}, {20, 1, 4}}));
+}
+
+TEST(SavedForm, ProjectionsAreJoinedInTheOrderOfTheRule) {
+  const std::vector<HeldTensor> held{{"model.layers.0.self_attn.k_proj.weight", {2, 4}},
+                                     {"model.layers.0.self_attn.q_proj.weight", {4, 4}},
+                                     {"model.layers.0.self_attn.v_proj.weight", {2, 4}}};
+  const auto form = form_of(config_of("sarvam_moe"), held);
+  EXPECT_THAT(names_of(form), ElementsAre("model.layers.0.attention.query_key_value.weight"));
+  const SavedTensor& joined = (*form->tensors)[0];
+  EXPECT_EQ(joined.shape, (Dims{8, 4}));
+  ASSERT_EQ(joined.parts.size(), 3u);
+  EXPECT_EQ(joined.parts[0].held, 1u);
+  EXPECT_EQ(joined.parts[1].held, 0u);
+  EXPECT_THAT(form_of(config_of("sarvam_moe"), {held[0], held[1]}),
+              Fails(ErrorCode::kIncomplete, "not all tensors are there"));
+  EXPECT_THAT(form_of(config_of("sarvam_moe"), {held[0], held[1], {held[2].name, {2, 5}}}),
+              Fails(ErrorCode::kIncomplete, "do not fit each other"));
+}
+
+TEST(SavedForm, TwoTensorsUnderOneNameAreRefused) {
+  EXPECT_THAT(form_of(config_of("mixtral"), {{"layers.0.mlp.gate.weight", {1, 4}},
+                                             {"layers.0.block_sparse_moe.gate.weight", {1, 4}}}),
+              Fails(ErrorCode::kCorrupt, "two tensors would be saved under one name"));
+}
+
+TEST(SavedForm, FusedExpertsOfAFamilyThatIsNotListedAreTold) {
+  const std::vector<HeldTensor> held{{"model.layers.0.mlp.experts.gate_up_proj", {2, 6, 4}},
+                                     {"model.layers.1.mlp.experts.gate_up_proj", {2, 6, 4}}};
+  const auto form = form_of(config_of("novel_moe"), held);
+  ASSERT_THAT(form, IsOk());
+  EXPECT_FALSE(form->tensors.has_value());
+  ASSERT_EQ(form->warnings.size(), 1u);
+  EXPECT_THAT(form->warnings[0],
+              HasSubstr("2 tensors hold experts in one ('model.layers.0.mlp.experts.gate_up_proj', "
+                        "...), and how a model of type 'novel_moe' is saved is not known"));
+  EXPECT_THAT(saved_form(nullptr, held)->warnings[0], HasSubstr("how such a model is saved"));
+  EXPECT_THAT(form_of(config_of("gpt_oss"), held)->warnings, IsEmpty());
+}
+
+TEST(SavedForm, WhatIsNotDoneIsTold) {
+  const auto form = form_of(config_of("kimi_k25"), {{"lm_head.weight", {8, 4}}});
+  ASSERT_THAT(form, IsOk());
+  EXPECT_FALSE(form->tensors.has_value());
+  ASSERT_EQ(form->warnings.size(), 1u);
+  EXPECT_THAT(form->warnings[0], HasSubstr("permutes the rows of projections"));
+}
+
+TEST(SavedForm, SizesThatNoModelHasAreKept) {
+  for (const Dims& shape : {Dims{std::int64_t{1} << 40, 2, 0}, Dims{2, 5, 4}, Dims{}}) {
+    const auto form = form_of(config_of("qwen2_moe"), {{"mlp.experts.gate_up_proj", shape}});
+    EXPECT_THAT(names_of(form), ElementsAre("mlp.experts.gate_up_proj")) << to_string(shape);
+  }
+}
+
+}  // namespace
+}  // namespace shardkit::hf
