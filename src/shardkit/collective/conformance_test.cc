@@ -134,6 +134,23 @@ TEST_P(CollectiveData, ExchangesAllToAll) {
   });
 }
 
+TEST_P(CollectiveData, ExchangesAllToAllInPlace) {
+  expect_all_ok([](ProcessGroup& group) -> Status {
+    Buffers all;
+    for (int i = 0; i < group.size(); ++i) all.add_room(uneven(i, 1));
+    auto& mine = all.data[static_cast<std::size_t>(group.rank())];
+    mine = message(group.rank(), 1, mine.size());
+    // Every rank sends the same bytes to all, itself included.
+    const std::vector<std::span<const std::byte>> send(static_cast<std::size_t>(group.size()),
+                                                       mine);
+    SHARDKIT_TRY(group.all_to_all(send, all.writable()));
+    for (int i = 0; i < group.size(); ++i)
+      SHARDKIT_TRY(expect(all.data[static_cast<std::size_t>(i)] == message(i, 1, uneven(i, 1)),
+                          "each rank's part"));
+    return {};
+  });
+}
+
 TEST_P(CollectiveData, NobodyPassesABarrierAlone) {
   expect_all_ok([](ProcessGroup& group) -> Status {
     // The clock is the same for all ranks of a host.

@@ -78,6 +78,8 @@ class ProcessGroup {
   Status scatter(std::span<const Readable> all, Writable mine, int root, Timeout timeout = {});
 
   /// Fills receive[r] with send[rank()] of rank r, whose size it has. Both have size() entries.
+  /// What this rank sends itself is in place if send[rank()] is receive[rank()]; others may get it
+  /// too.
   Status all_to_all(std::span<const Readable> send, std::span<const Writable> receive,
                     Timeout timeout = {});
 
