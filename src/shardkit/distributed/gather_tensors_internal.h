@@ -14,7 +14,8 @@ namespace shardkit::internal {
 ///
 /// @param tensors     DTensors and ShardedTensors, or why this rank cannot take part
 /// @param ranks_only  ranks of the group; empty: all
-/// @return in the order of `tensors`; on ranks that get no result, tensors without storage
+/// @return in the order of `tensors`. On ranks that get no result, what is gathered has no storage;
+///         a DTensor of which nothing is to be moved is its local tensor everywhere
 Result<std::vector<Tensor>> gather_tensors(Result<std::vector<TensorForm>> tensors,
                                            ProcessGroup& group,
                                            const std::vector<int>& ranks_only);

@@ -94,11 +94,6 @@ std::vector<std::vector<const RankList*>> make_rounds(const std::set<RankList>& 
 
 }  // namespace
 
-MeshDims all_dims(const DeviceMesh& mesh) {
-  const std::size_t count = mesh.shape().size();
-  return count == 64 ? ~MeshDims{0} : (MeshDims{1} << count) - 1;
-}
-
 std::vector<int> ranks_along(const DeviceMesh& mesh, MeshDims dims, std::int64_t rank) {
   const std::optional<Dims> coordinate = mesh.coordinate_of(rank);
   if (!coordinate) return {};

@@ -16,9 +16,6 @@ namespace shardkit {
 /// Some of a mesh's dimensions: bit d is dimension d.
 using MeshDims = std::uint64_t;
 
-/// All dimensions: the group of the whole mesh. REQUIRES: at most 64 dimensions
-MeshDims all_dims(const DeviceMesh& mesh);
-
 /// The ranks that share all coordinates with `rank` but those of `dims`, in the row-major order of
 /// the mesh array. Empty if the rank is no member. Linear in the mesh's size.
 std::vector<int> ranks_along(const DeviceMesh& mesh, MeshDims dims, std::int64_t rank);
@@ -50,8 +47,6 @@ class MeshGroups {
   ///
   /// @error kInvalidArgument it was not asked for, or the rank is no member
   Result<ProcessGroup*> group(const DeviceMesh& mesh, MeshDims dims) const;
-
-  ProcessGroup& world() const { return *world_; }
 
   /// Leaves all groups but the world: whoever waits there for this rank fails at once. For a rank
   /// that cannot go on.
