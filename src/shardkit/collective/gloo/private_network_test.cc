@@ -26,10 +26,6 @@ Status write_to(const std::string& path, std::string_view text, std::ios::openmo
   return expect(file.good(), "a file that can be written");
 }
 
-#define SKIP_IF_UNSUPPORTED(status)                                       \
-  if (!(status).ok() && (status).error().code() == ErrorCode::kUnsupported) \
-  GTEST_SKIP() << (status).error().what()
-
 // Where few ports are given to whoever connects, and MASTER_PORT is one of them, rank 1 is sure to
 // get it for one of the many times that it asks whether rank 0 is there.
 TEST(PrivateNetwork, AConnectionWithItselfIsNone) {
@@ -42,7 +38,7 @@ TEST(PrivateNetwork, AConnectionWithItselfIsNone) {
       return group->barrier();
     }));
   });
-  SKIP_IF_UNSUPPORTED(status);
+  SHARDKIT_SKIP_WITHOUT_NETWORK(status);
   EXPECT_THAT(status, IsOk());
 }
 
@@ -64,7 +60,7 @@ TEST(PrivateNetwork, AMastersNameThatIsKnownLate) {
       return group->barrier();
     }));
   });
-  SKIP_IF_UNSUPPORTED(status);
+  SHARDKIT_SKIP_WITHOUT_NETWORK(status);
   EXPECT_THAT(status, IsOk());
 }
 
@@ -76,7 +72,7 @@ TEST(PrivateNetwork, AMastersNameThatIsNeverKnown) {
     auto group = make_gloo_group({"test", 1, 2, "never.test", 29400}, options);
     return group.ok() ? Status() : group.error();
   });
-  SKIP_IF_UNSUPPORTED(status);
+  SHARDKIT_SKIP_WITHOUT_NETWORK(status);
   EXPECT_THAT(status, Fails(ErrorCode::kNotFound, "the host 'never.test' has no address"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(3));
 }
@@ -91,7 +87,7 @@ TEST(PrivateNetwork, ALoopbackIsNoAddressForAnotherHost) {
     SHARDKIT_TRY(expect(std::chrono::steady_clock::now() - start < seconds(20), "no long wait"));
     return group.ok() ? Status() : group.error();
   });
-  SKIP_IF_UNSUPPORTED(statuses[2]);
+  SHARDKIT_SKIP_WITHOUT_NETWORK(statuses[2]);
   for (const Status& status : statuses)
     EXPECT_THAT(status, Fails(ErrorCode::kInvalidArgument,
                               "rank 0 has the address of its host's loopback, and rank 2 is on "

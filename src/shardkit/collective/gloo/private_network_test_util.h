@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <string_view>
 
@@ -21,7 +22,8 @@ inline Status enter_private_network() {
   constexpr std::string_view kLoopback = "lo";
   if (::unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 ||
       ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
-    return Error(ErrorCode::kUnsupported, "no network of its own");
+    return Error(ErrorCode::kUnsupported,
+                 "this process may not make a network of its own (only root may: CAP_SYS_ADMIN)");
   const int fd = ::socket(AF_INET, SOCK_DGRAM, 0);
   ifreq request{};
   std::copy(kLoopback.begin(), kLoopback.end(), request.ifr_name);
@@ -38,5 +40,14 @@ inline Status run_in_private_network(const std::function<Status()>& fn) {
     return fn();
   })[0];
 }
+
+/// Ends a test that could not have the network it needs: skipped, or failed where
+/// SHARDKIT_REQUIRE_NETWORKS is set, as in what must pass before a change lands.
+#define SHARDKIT_SKIP_WITHOUT_NETWORK(status)                                    \
+  if (!(status).ok() && (status).error().code() == ErrorCode::kUnsupported) {    \
+    if (std::getenv("SHARDKIT_REQUIRE_NETWORKS"))                                \
+      FAIL() << "SHARDKIT_REQUIRE_NETWORKS is set: " << (status).error().what(); \
+    GTEST_SKIP() << "NOT RUN: " << (status).error().what();                      \
+  }
 
 }  // namespace shardkit::testing
