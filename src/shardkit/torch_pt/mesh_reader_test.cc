@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <ctime>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -316,19 +316,21 @@ TEST(Specs, ShapesAndOrders) {
   fails({{"tensor_meta", meta(ints({9, 3}))}}, "two global shapes: expected [8, 3], found [9, 3]");
 }
 
-// Where these had one hash, each was compared with all before it: 27 s.
-TEST(Specs, ManyThatDifferInOnePartTakeNoLonger) {
+// sharding_hash_test.cc shows that they are found fast.
+TEST(Specs, ManyThatDifferInOnePartStayApart) {
   std::vector<Write> items;
   for (std::int64_t factor = 1; factor <= 65'000; ++factor)
     items.push_back(dtensor({kLine,
                              {object(kPlacements, "_StridedShard",
                                      {{"dim", number(0)}, {"split_factor", number(factor)}})}}));
-  const std::clock_t start = std::clock();
   const auto file = read(tuple(items));
-  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   ASSERT_THAT(file, IsOk());
-  EXPECT_EQ(file->root.get_if<Tuple>()->items.size(), 65'000u);
-  EXPECT_LT(seconds, 10);
+  const auto& tensors = file->root.get_if<Tuple>()->items;
+  ASSERT_EQ(tensors.size(), 65'000u);
+  std::set<const Sharding*> shardings;
+  for (const Value& tensor : tensors)
+    shardings.insert(tensor.get_if<DTensor>()->sharding.get());
+  EXPECT_EQ(shardings.size(), 65'000u);
 }
 
 }  // namespace
