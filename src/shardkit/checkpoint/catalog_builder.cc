@@ -8,11 +8,13 @@
 #include <unordered_set>
 #include <utility>
 
+#include "shardkit/base/checked_math.h"
 #include "shardkit/base/hash.h"
 #include "shardkit/checkpoint/discover.h"
 #include "shardkit/checkpoint/fqn.h"
 #include "shardkit/checkpoint/rank_order.h"
 #include "shardkit/checkpoint/rank_pieces.h"
+#include "shardkit/checkpoint/read_alike.h"
 
 namespace shardkit {
 namespace {
@@ -302,6 +304,8 @@ Status CatalogBuilder::Impl::check_present(const Entry& entry) const {
 Result<RankOrder> CatalogBuilder::Impl::decide_rank_order(
     std::vector<std::string>& warnings) const {
   const Entry* undecided = nullptr;
+  const Entry* ambiguous = nullptr;  // undecided, and PyTorch's ranks read different tensors
+  const DeviceMesh* mesh = nullptr;  // of `ambiguous`
   const Entry* decisive = nullptr;
   RankOrder order = RankOrder::kProcessGroup;
   for (const Entry& entry : entries) {
@@ -310,6 +314,10 @@ Result<RankOrder> CatalogBuilder::Impl::decide_rank_order(
       const auto evidence = order_evidence(group);
       if (!evidence) {
         undecided = &entry;
+        if (element_count(group.sharding->shape) != 0 && !ranks_read_alike(*group.sharding)) {
+          ambiguous = &entry;
+          mesh = group.sharding->mesh.get();
+        }
       } else if (decisive == nullptr) {
         decisive = &entry;
         order = *evidence;
@@ -322,6 +330,12 @@ Result<RankOrder> CatalogBuilder::Impl::decide_rank_order(
       }
     }
   }
+  if (ambiguous != nullptr && decisive == nullptr)
+    return Error(ErrorCode::kIncomplete,
+                 "the device mesh's ranks are in an order in which PyTorch's ranks read different "
+                 "tensors, and no local shape tells who holds what")
+        .of_tensor(ambiguous->name)
+        .found(to_string(*mesh));
   if (undecided != nullptr && decisive == nullptr)
     warnings.push_back(fmt::format(
         "the ranks of the mesh of '{}' and others do not count upwards, and no local shape tells "

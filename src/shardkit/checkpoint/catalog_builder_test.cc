@@ -100,6 +100,26 @@ TEST(CatalogBuilder, EvenShardsOutOfOrderFollowTheProcessGroupsWithAWarning) {
   EXPECT_NE(catalog->warnings[0].find("do not count upwards"), std::string::npos);
 }
 
+// Line by line PyTorch's full_tensor() joins the shards of ranks 0 and 3 on rank 0, of 1 and 2 on
+// rank 1, which are not the lines that fully_shard() cut along: its ranks read different tensors.
+TEST(CatalogBuilder, EvenShardsThatPyTorchsRanksReadDifferentlyAreRefused) {
+  const auto even = make_sharding({2, 2}, {0, 3, 1, 2}, {Shard{0}, Shard{0}}, {4, 2});
+  const Value undecided = make_dict({{"e", rows_of(even, 1)}});
+  EXPECT_THAT(join({undecided, undecided, undecided, undecided}),
+              Fails(ErrorCode::kIncomplete, "read different tensors, and no local shape tells who "
+                                            "holds what: tensor 'e'"));
+  const auto uneven = make_sharding({2, 2}, {0, 3, 1, 2}, {Shard{0}, Replicate{}}, {3, 2});
+  std::vector<Value> files;
+  for (const std::int64_t rows : {2, 1, 2, 1})  // 1 and 3 are second in their sorted lines
+    files.push_back(make_dict({{"e", rows_of(even, 1)}, {"u", rows_of(uneven, rows)}}));
+  const auto decided = join(std::move(files));
+  ASSERT_THAT(decided, IsOk());
+  EXPECT_EQ(layers(decided->tensors[0]), (std::vector<Layer>{{0, 0, 0, {{0, 0}, {1, 2}}},
+                                                             {2, 0, 0, {{1, 0}, {1, 2}}},
+                                                             {1, 0, 0, {{2, 0}, {1, 2}}},
+                                                             {3, 0, 0, {{3, 0}, {1, 2}}}}));
+}
+
 // Ranks 1 and 0 are both first in their sorted lines, in both dimensions: nobody would hold half.
 TEST(CatalogBuilder, AnOrderThatLeavesShardsToNobodyIsNone) {
   const auto both = make_sharding({2, 2}, {3, 1, 0, 2}, {Shard{0}, Shard{0}}, {4, 2});
