@@ -6,7 +6,6 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 namespace shardkit {
@@ -148,11 +147,7 @@ Result<LaunchEnvironment> read_launch_environment(const Environment& environment
 }
 
 Result<LaunchEnvironment> read_launch_environment() {
-  return read_launch_environment([](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    if (!value) return std::nullopt;
-    return std::string(value);
-  });
+  return read_launch_environment(process_environment());
 }
 
 }  // namespace shardkit

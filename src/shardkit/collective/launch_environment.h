@@ -1,10 +1,9 @@
 // LaunchEnvironment: which of how many processes this is, and where all of them meet.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 
+#include "shardkit/base/environment.h"
 #include "shardkit/base/result.h"
 
 namespace shardkit {
@@ -16,9 +15,6 @@ struct LaunchEnvironment {
   std::string master_address;  ///< a name or an address of the host of rank 0
   int master_port = 0;         ///< 1 to 65535: where rank 0 listens while the group is made
 };
-
-/// The value of an environment variable, or none.
-using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
 /// Reads what a launcher has told this process. The first that is there counts:
 ///
