@@ -1,6 +1,10 @@
 #include "shardkit/io/file_tree.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <system_error>
 
 #include "shardkit/io/path.h"
 
@@ -27,6 +31,14 @@ Status append_files(FileSystem& fs, const std::string& folder, const std::string
 }
 
 }  // namespace
+
+Status make_private_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) == 0) return {};
+  return Error(ErrorCode::kIo,
+               "cannot make the folder: " + std::generic_category().message(errno))
+      .in_file(path)
+      .from_system(errno);
+}
 
 Status make_directories(FileSystem& fs, const std::string& path, Durability durability) {
   if (const auto info = fs.info(path); info.ok()) {

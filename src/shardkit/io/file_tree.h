@@ -16,6 +16,9 @@ namespace shardkit {
 /// @error kInvalidArgument a file stands where a folder is needed; kIo
 Status make_directories(FileSystem& fs, const std::string& path, Durability durability);
 
+/// Makes one folder that nobody but its owner may look into. @error kIo, also where it exists
+Status make_private_directory(const std::string& path);
+
 /// The files below a folder, as paths relative to it, sorted. Links count as files and are not
 /// followed; names in `but` at the top are left out. @error as FileSystem::list
 Result<std::vector<std::string>> list_files(FileSystem& fs, const std::string& folder,
