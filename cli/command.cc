@@ -8,8 +8,10 @@
 
 #include "cli/compare_command.h"
 #include "cli/inspect_command.h"
+#include "cli/json_text.h"
 #include "cli/merge_command.h"
 #include "cli/signals.h"
+#include "cli/upload_command.h"
 #include "cli/verify_command.h"
 #include "shardkit/base/version.h"
 #include "shardkit/json/value.h"
@@ -48,16 +50,7 @@ ExitCode exit_code(ErrorCode code) {
 
 int report_error(const Error& error, bool json, Streams& streams) {
   streams.err << "shardkit: " << error.message() << "\n";
-  if (json) {
-    json::Object object;
-    object.add("status", "error");
-    object.add("code", to_string(error.code()));
-    object.add("message", error.message());
-    if (error.file()) object.add("file", *error.file());
-    if (error.offset()) object.add("offset", *error.offset());
-    if (error.tensor()) object.add("tensor", *error.tensor());
-    streams.out << json::write(json::Value(std::move(object)), json::WriteStyle::kPretty) << "\n";
-  }
+  if (json) streams.out << json::write(to_json(error), json::WriteStyle::kPretty) << "\n";
   return exit_code(error.code());
 }
 
@@ -72,6 +65,7 @@ int run(std::vector<std::string> args, Streams& streams) {
   add_verify_command(app, streams, result);
   add_test_command(app, streams, result);
   add_diff_command(app, streams, result);
+  add_upload_command(app, streams, result);
   // CLI11 takes the arguments from the back.
   std::reverse(args.begin(), args.end());
   try {

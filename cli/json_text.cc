@@ -8,4 +8,15 @@ json::Array to_array(const std::vector<std::string>& texts) {
   return array;
 }
 
+json::Object to_json(const Error& error) {
+  json::Object object;
+  object.add("status", "error");
+  object.add("code", to_string(error.code()));
+  object.add("message", error.message());
+  if (error.file()) object.add("file", *error.file());
+  if (error.offset()) object.add("offset", *error.offset());
+  if (error.tensor()) object.add("tensor", *error.tensor());
+  return object;
+}
+
 }  // namespace shardkit::cli

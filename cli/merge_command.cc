@@ -11,6 +11,7 @@
 #include "cli/json_text.h"
 #include "cli/progress_line.h"
 #include "cli/signals.h"
+#include "cli/upload_command.h"
 #include "shardkit/base/size_text.h"
 #include "shardkit/json/value.h"
 #include "shardkit/json/write.h"
@@ -37,6 +38,8 @@ struct Arguments {
   bool quiet = false;
   bool json = false;
   bool no_effect = false;
+  bool uploads = false;
+  UploadArguments upload;
 };
 
 Result<MergeOptions> to_options(const Arguments& arguments) {
@@ -67,7 +70,7 @@ Result<MergeOptions> to_options(const Arguments& arguments) {
   return options;
 }
 
-json::Value to_json(const MergeReport& report, bool planned) {
+json::Object to_json(const MergeReport& report, std::string_view status) {
   json::Array weights;
   for (const OutputFile& file : report.weights) {
     json::Object object;
@@ -76,7 +79,7 @@ json::Value to_json(const MergeReport& report, bool planned) {
     weights.items.emplace_back(std::move(object));
   }
   json::Object object;
-  object.add("status", planned ? "planned" : "ok");
+  object.add("status", status);
   object.add("checkpoint", report.checkpoint);
   object.add("world_size", report.world_size);
   object.add("meshes", to_array(report.meshes));
@@ -126,9 +129,31 @@ void print(const MergeReport& report, bool planned, std::ostream& out) {
   }
 }
 
+/// What follows a merge: its result is whole, whatever becomes of the upload.
+int upload_merged(const MergeReport& merged, const Arguments& arguments, Streams& streams) {
+  const auto report = upload(merged.target, arguments.upload, arguments.quiet, streams);
+  if (!report.ok())
+    streams.err << fmt::format(
+        "the merged model is whole; to upload it: shardkit upload {} {} --revision {}{}\n",
+        merged.target, arguments.upload.repo, arguments.upload.revision,
+        arguments.upload.is_private ? " --private" : "");
+  if (arguments.json) {
+    json::Object object = to_json(merged, report.ok() ? "ok" : "upload_failed");
+    object.add("upload", report.ok() ? cli::to_json(*report) : cli::to_json(report.error()));
+    streams.out << json::write(object, json::WriteStyle::kPretty) << "\n";
+  } else if (report.ok() && !arguments.quiet) {
+    cli::print(*report, streams.out);
+  }
+  return report.ok() ? kDone : report_error(report.error(), false, streams);
+}
+
 int merge(const Arguments& arguments, Streams& streams) {
   auto options = to_options(arguments);
   if (!options.ok()) return report_error(options.error(), arguments.json, streams);
+  // Better now than after an hour of merging.
+  if (arguments.uploads)
+    if (const auto status = check_upload(arguments.upload); !status.ok())
+      return report_error(status.error(), arguments.json, streams);
   ProgressLine progress(streams, "merge");
   if (!arguments.quiet)
     options->transfer.on_progress = [&progress](const Progress& now) { progress.update(now); };
@@ -139,12 +164,13 @@ int merge(const Arguments& arguments, Streams& streams) {
   if (!report.ok()) return report_error(report.error(), arguments.json, streams);
   for (const std::string& warning : report->warnings)
     streams.err << "warning: " << warning << "\n";
-  if (arguments.json) {
-    streams.out << json::write(to_json(*report, planned), json::WriteStyle::kPretty) << "\n";
-  } else if (!arguments.quiet) {
+  if (arguments.json && (planned || !arguments.uploads)) {
+    streams.out << json::write(to_json(*report, planned ? "planned" : "ok"),
+                               json::WriteStyle::kPretty) << "\n";
+  } else if (!arguments.json && !arguments.quiet) {
     print(*report, planned, streams.out);
   }
-  return kDone;
+  return arguments.uploads && !planned ? upload_merged(*report, arguments, streams) : kDone;
 }
 
 }  // namespace
@@ -192,14 +218,21 @@ void add_merge_command(CLI::App& app, Streams& streams, int& result) {
                     "Do not wait for the disk; a crash of the machine may lose the result");
   command->add_flag("--dry-run", arguments->dry_run,
                     "Plan and prove the merge; read no weights and write nothing");
+  CLI::Option* const upload_path =
+      command->add_option("--hf-upload-path", arguments->upload.repo,
+                          "ORG/NAME on a Hugging Face Hub, to upload the merged model to");
+  for (CLI::Option* option : add_upload_options(*command, arguments->upload))
+    option->needs(upload_path);
   command->add_flag("--quiet", arguments->quiet, "No progress and no summary");
   command->add_flag("--json", arguments->json, "Print the result as one JSON object");
   for (const char* flag : {"--trust-remote-code", "--tie-word-embedding", "--is-value-model",
                            "--use-cpu-initialization"})
     command->add_flag(flag, arguments->no_effect,
                       "Taken for verl's scripts; needs no effect here");
-  command->callback(
-      [arguments, &streams, &result] { result = merge(*arguments, streams); });
+  command->callback([arguments, upload_path, &streams, &result] {
+    arguments->uploads = upload_path->count() > 0;
+    result = merge(*arguments, streams);
+  });
 }
 
 }  // namespace shardkit::cli

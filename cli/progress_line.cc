@@ -21,7 +21,7 @@ std::string time_text(double seconds) {
 
 }  // namespace
 
-void ProgressLine::update(const Progress& progress) {
+void ProgressLine::update(const Progress& progress, std::string_view more) {
   const auto now = Clock::now();
   if (!streams_.err_is_terminal && now - last_log_ < std::chrono::seconds(10)) return;
   last_log_ = now;
@@ -36,6 +36,7 @@ void ProgressLine::update(const Progress& progress) {
                                  format_bytes(static_cast<std::uint64_t>(rate)));
   if (done > 0 && done < 1)
     text += fmt::format("  {} left", time_text(seconds / done * (1 - done)));
+  text += more;
   if (!streams_.err_is_terminal) {
     streams_.err << work_ << ": " << text << std::endl;
     return;
@@ -45,6 +46,11 @@ void ProgressLine::update(const Progress& progress) {
   std::fill_n(bar.begin(), filled, '#');
   streams_.err << fmt::format("\r\x1b[K[{}] {}", bar, text) << std::flush;
   drawn_ = true;
+}
+
+void ProgressLine::note(std::string_view text) {
+  finish();
+  streams_.err << work_ << ": " << text << std::endl;
 }
 
 void ProgressLine::finish() {

@@ -17,7 +17,10 @@ class ProgressLine {
   /// @param work  "merge": what a line in a log starts with
   ProgressLine(Streams& streams, std::string_view work) : streams_(streams), work_(work) {}
 
-  void update(const Progress& progress);
+  /// @param more  follows the numbers
+  void update(const Progress& progress, std::string_view more = {});
+  /// A line of its own.
+  void note(std::string_view text);
   /// Ends the line on a terminal, so that what follows starts on its own.
   void finish();
 

@@ -23,6 +23,8 @@ EXTERNAL = [
     (re.compile(r"libdeflate\.h$"), {"zip"}, False),
     (re.compile(r"xxh(ash|_x86dispatch)\.h$"), {"transfer"}, False),
     (re.compile(r"gloo/"), {"collective/gloo"}, False),
+    (re.compile(r"curl/"), {"hub/curl"}, False),
+    (re.compile(r"openssl/"), {"hub/curl"}, False),
     (re.compile(r"CLI/"), {"cli"}, False),
     (re.compile(r"fmt/"), EVERYWHERE, False),
     (re.compile(r"tl/expected\.hpp$"), {"base"}, True),

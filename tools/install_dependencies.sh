@@ -28,6 +28,8 @@ libhwy-dev          hwy/highway.h          vectorised conversions
 libdeflate-dev      libdeflate.h           CRC-32 of zip records
 libxxhash-dev       xxhash.h               hashes of output blocks
 libgloo-dev         gloo/context.h         ranks that are processes
+libcurl4-openssl-dev curl/curl.h           uploads
+libssl-dev          openssl/evp.h          SHA-256 of what is uploaded
 libgtest-dev        gtest/gtest.h          unit tests
 libgmock-dev        gmock/gmock.h          matchers in unit tests'
 
