@@ -4,6 +4,7 @@
 Reads operations from the input, a line each, and prints the seconds from the moment when all processes
 are ready to that when the last is done.
 """
+import os
 import sys
 import tempfile
 import time
@@ -53,6 +54,7 @@ def run(operation, rank, full, local, companion):
 
 
 def rank_main(rank, ranks, store, pipe):
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # as ours
     dist.init_process_group("gloo", rank=rank, world_size=ranks, init_method="file://" + store)
     state = prepare(rank, ranks)
     while (operation := pipe.recv()) is not None:
