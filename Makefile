@@ -70,7 +70,8 @@ $(VENV)/installed: tests/interop/requirements.txt
 	cp $< $@
 
 interop: build $(VENV)/installed
-	cmake --build build -j $(JOBS) --target box_rule state_dict_ops
+	cmake --build build -j $(JOBS) --target box_rule state_dict_ops launched_ranks \
+	  example_load_and_gather
 	$(VENV)/bin/python -m pytest -p no:cacheprovider tests/interop
 
 clean:

@@ -1,4 +1,8 @@
 // Loads a sharded checkpoint into any number of ranks, gathers it, takes a snapshot, restores it.
+//
+//   load_and_gather CHECKPOINT RANKS   the ranks are threads
+//   load_and_gather CHECKPOINT         this process is one of those that a launcher has started, such
+//                                      as torchrun, srun or mpirun: see launch/
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -8,6 +12,8 @@
 
 #include "shardkit/base/checked_math.h"
 #include "shardkit/checkpoint/open.h"
+#include "shardkit/collective/gloo/gloo_group.h"
+#include "shardkit/collective/launch_environment.h"
 #include "shardkit/collective/thread_group.h"
 #include "shardkit/distributed/gather.h"
 #include "shardkit/distributed/load_into_ranks.h"
@@ -64,28 +70,32 @@ Status run_rank(const Catalog& catalog, const std::shared_ptr<const DeviceMesh>&
   return {};
 }
 
-Status run(const char* path, int ranks) {
+Status run(const char* path, int threads) {
   FileSystem& fs = posix_file_system();
   SHARDKIT_ASSIGN(const CheckpointFolder folder, discover_checkpoint(fs, path));
   SHARDKIT_ASSIGN(const Catalog catalog, open_checkpoint(fs, folder));
-  std::vector<std::int64_t> all(static_cast<std::size_t>(ranks));
-  std::iota(all.begin(), all.end(), 0);
-  SHARDKIT_ASSIGN(DeviceMesh mesh, DeviceMesh::make("cpu", {ranks}, std::move(all)));
-  const auto shared_mesh = std::make_shared<const DeviceMesh>(std::move(mesh));
-  for (Status& status : run_ranks(ranks, [&](ProcessGroup& group) {
-         return run_rank(catalog, shared_mesh, group);
-       }))
-    SHARDKIT_TRY(std::move(status));
+  const auto run_on_mesh = [&](ProcessGroup& group) -> Status {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
+    std::iota(all.begin(), all.end(), 0);
+    SHARDKIT_ASSIGN(DeviceMesh mesh, DeviceMesh::make("cpu", {group.size()}, std::move(all)));
+    return run_rank(catalog, std::make_shared<const DeviceMesh>(std::move(mesh)), group);
+  };
+  if (threads == 0) {
+    SHARDKIT_ASSIGN(const LaunchEnvironment environment, read_launch_environment());
+    SHARDKIT_ASSIGN(const auto group, make_gloo_group(environment));
+    return run_on_mesh(*group);
+  }
+  for (Status& status : run_ranks(threads, run_on_mesh)) SHARDKIT_TRY(std::move(status));
   return {};
 }
 
 int main(int argc, char** argv) {
-  const int ranks = argc == 3 ? std::atoi(argv[2]) : 0;
-  if (ranks < 1) {
-    std::cerr << "usage: load_and_gather CHECKPOINT RANKS\n";
+  const int threads = argc == 3 ? std::atoi(argv[2]) : 0;
+  if (argc != 2 && threads < 1) {
+    std::cerr << "usage: load_and_gather CHECKPOINT [RANKS]\n";
     return 2;
   }
-  const Status status = run(argv[1], ranks);
+  const Status status = run(argv[1], threads);
   if (status.ok()) return 0;
   std::cerr << status.error().message() << "\n";
   return 1;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need and the machine lacks, from the distribution's packages.
 #
-#     tools/install_dependencies.sh build|test|interop...
+#     tools/install_dependencies.sh build|test|interop|launchers...
 #
 # Says what it installs and why. Prints nothing where all is there. Needs apt (Debian 12, Ubuntu
 # 24.04 or newer) and root or sudo to install; else it names what is missing and stops.
@@ -62,12 +62,20 @@ check_interop() {
   fi
 }
 
-[ $# -gt 0 ] || { echo "usage: $0 build|test|interop..." >&2; exit 2; }
+check_launchers() {
+  have mpirun || want openmpi-bin "mpirun, for tests of what it starts"
+  have srun || want slurm-client "srun, for tests of what it starts"
+  have slurmctld || want slurmctld "a cluster for srun, while a test runs"
+  have slurmd || want slurmd "its node"
+}
+
+[ $# -gt 0 ] || { echo "usage: $0 build|test|interop|launchers..." >&2; exit 2; }
 for group in "$@"; do
   case $group in
     build) check_build ;;
     test) check_test ;;
     interop) check_interop ;;
+    launchers) check_launchers ;;
     *) echo "$0: no group is called $group" >&2; exit 2 ;;
   esac
 done
