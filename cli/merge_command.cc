@@ -26,6 +26,7 @@ struct Arguments {
   std::string target_dir = "tmp";
   std::string hf_model_config_path;
   std::string dtype = "bfloat16";
+  std::vector<std::string> keep_dtype;
   std::string max_shard_size = "5GB";
   std::string memory_budget = "256MiB";
   std::string replicas = "compare";
@@ -51,6 +52,7 @@ Result<MergeOptions> to_options(const Arguments& arguments) {
   options.target_dir = arguments.target_dir;
   options.hf_folder = arguments.hf_model_config_path;
   SHARDKIT_ASSIGN(options.dtype, hf::parse_dtype_choice(arguments.dtype));
+  options.dtype.keep = arguments.keep_dtype;
   SHARDKIT_ASSIGN(options.max_shard_bytes, parse_size(arguments.max_shard_size));
   if (options.target_dir.empty())
     return Error(ErrorCode::kInvalidArgument, "--target-dir is empty");
@@ -94,6 +96,9 @@ json::Object to_json(const MergeReport& report, std::string_view status) {
   object.add("bytes_written", report.summary.write_bytes);
   object.add("config_dtype", report.config_dtype ? json::Value(torch_name(*report.config_dtype))
                                                  : json::Value());
+  json::Object overflows;
+  for (const Overflow& overflow : report.overflows) overflows.add(overflow.name, overflow.values);
+  object.add("float16_overflows", std::move(overflows));
   object.add("dropped_ties", to_array(report.dropped_ties));
   object.add("skipped", to_array(report.skipped));
   object.add("notes", to_array(report.notes));
@@ -192,6 +197,10 @@ void add_merge_command(CLI::App& app, Streams& streams, int& result) {
   command->add_option("--dtype", arguments->dtype,
                       "bfloat16, float16, float32, keep (as stored) or auto (as config.json says)")
       ->capture_default_str();
+  command->add_option("--keep-dtype", arguments->keep_dtype,
+                      "Tensors that stay as stored: a pattern of whole names, in which * stands for "
+                      "any characters and ? for one; may be given several times")
+      ->allow_extra_args(false);
   command->add_option("--max-shard-size", arguments->max_shard_size,
                       "Largest weight file; GB is 1e9 bytes, GiB is 2^30")
       ->capture_default_str();

@@ -75,7 +75,7 @@ class MergeTest(program.ProgramTest):
         text = self.run_program("merge", "--help").stdout
         for flag in ["--backend", "--local_dir", "--target_dir", "--hf_model_config_path", "--dtype",
                      "--max-shard-size", "--threads", "--memory-budget", "--overwrite", "--quiet",
-                     "--json", "--replicas", "--plain-tensors", "--keep-tied", "--no-fsync",
+                     "--json", "--replicas", "--plain-tensors", "--keep-tied", "--no-fsync", "--keep-dtype",
                      "--dry-run"]:
             self.assertIn(flag.replace("_", "-"), text.replace("_", "-"))
         self.assertRegex(self.run_program("--version", exit_code=0).stdout,

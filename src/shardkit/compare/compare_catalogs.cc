@@ -152,8 +152,8 @@ std::vector<Elements> compare_forms(const ComparedTensors& first, const Compared
     }
     const CatalogTensor& a = first.catalog->tensors[*pair.first];
     const CatalogTensor& b = second.catalog->tensors[*pair.second];
-    const DType dtype = hf::output_dtype(first.dtype, a.dtype);
-    if (!differ_in_form(pair.name, a, dtype, b, hf::output_dtype(second.dtype, b.dtype), result))
+    const DType dtype = hf::output_dtype(first.dtype, a.name, a.dtype);
+    if (!differ_in_form(pair.name, a, dtype, b, hf::output_dtype(second.dtype, b.name, b.dtype), result))
       to_read.push_back({pair.name, *pair.first, *pair.second, dtype});
   }
   return to_read;

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "shardkit/base/result.h"
 #include "shardkit/hf/config.h"
@@ -18,7 +21,8 @@ struct DTypeChoice {
   };
 
   Kind kind = Kind::kCast;
-  DType dtype = DType::kBFloat16;  ///< of kCast
+  DType dtype = DType::kBFloat16;      ///< of kCast
+  std::vector<std::string> keep = {};  ///< patterns of names that stay as stored; see hf::matches
 };
 
 /// Parses bfloat16 | bf16 | float16 | fp16 | float32 | fp32 | keep | auto.
@@ -31,6 +35,15 @@ Result<DTypeChoice> resolve(DTypeChoice choice, const ModelConfig* config);
 
 /// The type a tensor is written in. Only float64, float32, float16 and bfloat16 are ever cast.
 /// REQUIRES: choice.kind is not kAuto.
-DType output_dtype(DTypeChoice choice, DType stored);
+/// @param name  as it is written
+DType output_dtype(const DTypeChoice& choice, std::string_view name, DType stored);
+
+/// Whether it is one of the 8-bit floats that hold quantized weights.
+bool is_float8(DType dtype);
+
+/// Patterns of the names that the scales of 8-bit floats have (transformers 5.24,
+/// integrations/finegrained_fp8.py; compressed-tensors 0.10, quantization/lifecycle/initialize.py).
+/// A scale in another type gives other weights.
+std::span<const std::string_view> float8_scale_patterns();
 
 }  // namespace shardkit::hf

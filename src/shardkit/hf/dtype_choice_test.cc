@@ -34,11 +34,22 @@ TEST(DTypeChoice, ParsesEveryName) {
 TEST(DTypeChoice, CastsWideFloatsOnly) {
   const DTypeChoice cast{DTypeChoice::Kind::kCast, DType::kBFloat16};
   for (const DType stored : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16})
-    EXPECT_EQ(output_dtype(cast, stored), DType::kBFloat16);
+    EXPECT_EQ(output_dtype(cast, "w", stored), DType::kBFloat16);
   for (const DType stored : {DType::kFloat8E4M3FN, DType::kFloat4E2M1FNx2, DType::kInt64,
                              DType::kBool, DType::kComplex64, DType::kUInt8})
-    EXPECT_EQ(output_dtype(cast, stored), stored);
-  EXPECT_EQ(output_dtype({DTypeChoice::Kind::kKeep, {}}, DType::kFloat32), DType::kFloat32);
+    EXPECT_EQ(output_dtype(cast, "w", stored), stored);
+  EXPECT_EQ(output_dtype({DTypeChoice::Kind::kKeep, {}}, "w", DType::kFloat32), DType::kFloat32);
+}
+
+TEST(DTypeChoice, NamesThatFitAPatternStayAsStored) {
+  DTypeChoice cast{DTypeChoice::Kind::kCast, DType::kBFloat16, {"*correction_bias", "model.norm.*"}};
+  EXPECT_EQ(output_dtype(cast, "gate.e_score_correction_bias", DType::kFloat32), DType::kFloat32);
+  EXPECT_EQ(output_dtype(cast, "model.norm.weight", DType::kFloat16), DType::kFloat16);
+  EXPECT_EQ(output_dtype(cast, "model.layers.0.weight", DType::kFloat32), DType::kBFloat16);
+  cast.kind = DTypeChoice::Kind::kAuto;
+  ModelConfig config;
+  config.dtype = DType::kFloat16;
+  EXPECT_EQ(resolve(cast, &config)->keep, cast.keep);
 }
 
 TEST(DTypeChoice, AutoTakesTheConfigs) {
@@ -51,7 +62,7 @@ TEST(DTypeChoice, AutoTakesTheConfigs) {
   config.dtype = DType::kFloat16;
   const auto resolved = resolve(automatic, &config);
   ASSERT_THAT(resolved, IsOk());
-  EXPECT_EQ(output_dtype(*resolved, DType::kFloat32), DType::kFloat16);
+  EXPECT_EQ(output_dtype(*resolved, "w", DType::kFloat32), DType::kFloat16);
   const auto kept = resolve({DTypeChoice::Kind::kKeep, {}}, nullptr);
   ASSERT_THAT(kept, IsOk());
   EXPECT_EQ(kept->kind, DTypeChoice::Kind::kKeep);

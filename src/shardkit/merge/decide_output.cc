@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "shardkit/merge/kept_dtypes.h"
 #include "shardkit/merge/plain_tensors.h"
 #include "shardkit/merge/saved_catalog.h"
 #include "shardkit/merge/tied_tensors.h"
@@ -69,12 +70,13 @@ Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
   SHARDKIT_ASSIGN(const SavedCatalog saved, saved_catalog(source, std::move(decided.dropped)));
   append(saved.notes, decided.notes);
   append(saved.warnings, decided.warnings);
+  decide_kept_dtypes(source, saved, choices.dtype, decided.notes, decided.warnings);
   SHARDKIT_ASSIGN(OutputPlan output,
                   plan_output(source, saved,
                               {choices.dtype, choices.max_shard_bytes, choices.replicas}));
   return OutputDecision{std::move(output),
                         source.catalog,
-                        choices,
+                        std::move(choices),
                         bytes,
                         std::move(decided.dropped_ties),
                         std::move(decided.notes),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "shardkit/tensor/overflow.h"
 #include "shardkit/transfer/block_hash.h"
 
 namespace shardkit {
@@ -13,6 +14,8 @@ FileSink::FileSink(FileSystem& fs, StagedFolder& stage, BlockJournal& journal, c
     const auto info = fs.info(stage.content_path(file.name));
     outputs_.push_back({nullptr, info.ok(), blocks});
     hashes_.emplace_back(blocks, 0);
+    for (const PlannedTensor& step : file.tensors)
+      may_overflow_ |= may_overflow_float16(plan.catalog().tensors[step.tensor].dtype, step.dtype);
   }
 }
 
@@ -28,6 +31,7 @@ Result<bool> FileSink::has(std::size_t file, std::uint64_t offset, std::uint64_t
     const auto part = scratch.first(
         static_cast<std::size_t>(std::min<std::uint64_t>(scratch.size(), bytes - done)));
     if (!(*written)->read_at(offset + done, part).ok()) return false;
+    if (may_overflow_ && may_hold_infinite_float16(part)) return false;
     hasher.add(part);
     done += part.size();
   }
@@ -45,6 +49,11 @@ Result<bool> FileSink::has(std::size_t file, std::uint64_t offset, std::uint64_t
 Status FileSink::write(std::size_t file, std::uint64_t offset, std::span<const std::byte> part) {
   SHARDKIT_ASSIGN(const auto target, opened(file));
   return target->write_at(offset, part);
+}
+
+void FileSink::overflowed(std::size_t tensor, std::uint64_t values) {
+  const std::lock_guard lock(mutex_);
+  overflows_[tensor] += values;
 }
 
 Status FileSink::end_block(std::size_t file, std::uint64_t offset, std::uint64_t bytes,

@@ -1,6 +1,7 @@
 // FileSink: the blocks of a transfer into the files of a staged folder.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -25,11 +26,15 @@ class FileSink final : public BlockSink {
   Result<bool> has(std::size_t file, std::uint64_t offset, std::uint64_t bytes,
                    std::span<std::byte> scratch) override;
   Status write(std::size_t file, std::uint64_t offset, std::span<const std::byte> part) override;
+  void overflowed(std::size_t tensor, std::uint64_t values) override;
   Status end_block(std::size_t file, std::uint64_t offset, std::uint64_t bytes,
                    std::uint64_t hash) override;
 
   /// For each file the hashes of its blocks. REQUIRES: the transfer is done.
   const std::vector<std::vector<std::uint64_t>>& hashes() const { return hashes_; }
+  /// Values that became infinite as float16, by tensor. A block that holds an infinite value is never
+  /// taken over, so that all are counted.
+  const std::map<std::size_t, std::uint64_t>& overflows() const { return overflows_; }
   /// Blocks that were taken over.
   std::uint64_t blocks_kept() const { return blocks_kept_; }
 
@@ -51,6 +56,8 @@ class FileSink final : public BlockSink {
   std::vector<Output> outputs_;
   std::vector<std::vector<std::uint64_t>> hashes_;
   std::uint64_t blocks_kept_ = 0;
+  std::map<std::size_t, std::uint64_t> overflows_;
+  bool may_overflow_ = false;
 };
 
 }  // namespace shardkit

@@ -97,6 +97,7 @@ Result<std::vector<ManifestFile>> write_weights(FileSystem& fs, const MergeOptio
   SHARDKIT_TRY(transfer(plan, fs, sink, options.transfer));
   SHARDKIT_TRY(journal.close());
   report.blocks_kept = sink.blocks_kept();
+  report_overflows(plan.catalog(), sink.overflows(), report);
   std::vector<ManifestFile> files;
   for (std::size_t f = 0; f < names.size(); ++f)
     files.push_back({names[f], plan.files()[f].bytes, sink.hashes()[f]});
@@ -188,7 +189,7 @@ Result<Tensor> FSDPModelMerger::merge_by_placement(std::string_view name) {
   SHARDKIT_ASSIGN(const hf::DTypeChoice dtype,
                   hf::resolve(options_.dtype, source->config ? &*source->config : nullptr));
   return merge_to_memory(fs_, source->catalog, static_cast<std::size_t>(tensor - tensors.begin()),
-                         hf::output_dtype(dtype, tensor->dtype), options_.replicas,
+                         hf::output_dtype(dtype, tensor->name, tensor->dtype), options_.replicas,
                          options_.transfer);
 }
 

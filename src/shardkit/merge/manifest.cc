@@ -32,10 +32,17 @@ std::string_view plain_text(PlainTensors plain) {
   return "auto";
 }
 
+json::Array text_array(const std::vector<std::string>& texts) {
+  json::Array array;
+  for (const std::string& text : texts) array.items.emplace_back(text);
+  return array;
+}
+
 json::Object options_object(const OutputChoices& choices) {
   json::Object options;
   const bool keep = choices.dtype.kind == hf::DTypeChoice::Kind::kKeep;
   options.add("dtype", keep ? "keep" : torch_name(choices.dtype.dtype));
+  if (!choices.dtype.keep.empty()) options.add("keep_dtype", text_array(choices.dtype.keep));
   options.add("max_shard_bytes", choices.max_shard_bytes);
   options.add("replicas", replica_text(choices.replicas));
   options.add("plain_tensors", plain_text(choices.plain));
@@ -75,12 +82,6 @@ json::Object tensor_object(const CatalogTensor& tensor, const PlannedTensor& ste
   object.add("layout", describe_layout(tensor));
   if (!tensor.made_of.empty()) object.add("made_of", tensor.made_of);
   return object;
-}
-
-json::Array text_array(const std::vector<std::string>& texts) {
-  json::Array array;
-  for (const std::string& text : texts) array.items.emplace_back(text);
-  return array;
 }
 
 std::string compact(json::Value value) {
@@ -160,6 +161,10 @@ Result<OutputChoices> parse_choices(const json::Value& options) {
   OutputChoices choices;
   SHARDKIT_ASSIGN(const std::string dtype, text_member(options, "dtype"));
   SHARDKIT_ASSIGN(choices.dtype, hf::parse_dtype_choice(dtype));
+  if (const json::Value* patterns = options.find("keep_dtype"))
+    if (const auto* list = patterns->get_if<json::Array>())
+      for (const json::Value& item : list->items)
+        if (const auto* pattern = item.get_if<std::string>()) choices.dtype.keep.push_back(*pattern);
   SHARDKIT_ASSIGN(choices.max_shard_bytes, number_member(options, "max_shard_bytes"));
   SHARDKIT_ASSIGN(const std::string replicas, text_member(options, "replicas"));
   SHARDKIT_ASSIGN(const std::string plain, text_member(options, "plain_tensors"));

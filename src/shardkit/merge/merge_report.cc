@@ -33,7 +33,28 @@ void warn(const MergeSource& source, MergeReport& report) {
         "match them", lora, tensors.size()));
 }
 
+/// Tensors that a warning names.
+constexpr std::size_t kNamed = 5;
+
 }  // namespace
+
+void report_overflows(const Catalog& catalog, const std::map<std::size_t, std::uint64_t>& values,
+                      MergeReport& report) {
+  if (values.empty()) return;
+  std::uint64_t all = 0;
+  std::string names;
+  for (const auto& [tensor, count] : values) {
+    const std::string& name = catalog.tensors[tensor].name;
+    if (report.overflows.size() < kNamed)
+      names += fmt::format("{}'{}' ({})", names.empty() ? "" : ", ", name, count);
+    report.overflows.push_back({name, count});
+    all += count;
+  }
+  if (values.size() > kNamed) names += ", ...";
+  report.warnings.push_back(fmt::format(
+      "{} values of {} tensors are too large for float16 and became infinite: {}; bfloat16 has room "
+      "for them, and --keep-dtype leaves tensors as stored", all, values.size(), names));
+}
 
 MergeReport make_merge_report(const MergeSource& source, const OutputDecision& decision) {
   MergeReport report;

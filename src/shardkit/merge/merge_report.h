@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,12 @@ struct OutputFile {
   std::uint64_t bytes = 0;
 };
 
+/// Values of a tensor that a cast to float16 made infinite.
+struct Overflow {
+  std::string name;
+  std::uint64_t values = 0;
+};
+
 struct MergeReport {
   std::string checkpoint;            ///< the folder that was found
   std::int64_t world_size = 0;
@@ -28,13 +35,18 @@ struct MergeReport {
   std::optional<DType> config_dtype; ///< as written into config.json
   PlanSummary summary;
   std::uint64_t blocks_kept = 0;     ///< taken over from a run that was killed
+  std::vector<Overflow> overflows;   ///< tensors with values too large for float16
   std::vector<std::string> dropped_ties;   ///< aliases left out
   std::vector<std::string> skipped;        ///< entries that are no tensors
   std::vector<std::string> notes;          ///< what was decided on the way
   std::vector<std::string> warnings;       ///< what a person should look at
 };
 
-/// All of it but `target` and `blocks_kept`, which only writing tells.
+/// All of it but `target`, `blocks_kept` and `overflows`, which only writing tells.
 MergeReport make_merge_report(const MergeSource& source, const OutputDecision& decision);
+
+/// Adds what overflowed, and a warning of it. @param values  by index into the catalog's tensors
+void report_overflows(const Catalog& catalog, const std::map<std::size_t, std::uint64_t>& values,
+                      MergeReport& report);
 
 }  // namespace shardkit

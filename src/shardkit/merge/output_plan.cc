@@ -85,7 +85,7 @@ Result<OutputPlan> plan_output(const MergeSource& source, const SavedCatalog& sa
   for (std::size_t i = 0; i < catalog.tensors.size(); ++i) {
     if (saved.dropped[i]) continue;
     const CatalogTensor& tensor = catalog.tensors[i];
-    const DType dtype = hf::output_dtype(options.dtype, tensor.dtype);
+    const DType dtype = hf::output_dtype(options.dtype, tensor.name, tensor.dtype);
     const auto elements = element_count(tensor.shape);
     const auto bytes = elements ? checked_mul(*elements, item_bytes(dtype)) : std::nullopt;
     if (!bytes)

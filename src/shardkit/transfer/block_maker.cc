@@ -69,9 +69,12 @@ Status BlockMaker::add_tensor(const PlannedTensor& planned, std::uint64_t begin,
     const std::uint64_t bytes = std::min<std::uint64_t>(end - begin, limit - part_bytes_);
     if ((begin - first) % item != 0 || bytes % item != 0)
       return Error(ErrorCode::kInternal, "a block cuts an element").of_tensor(tensor.name);
+    const std::uint64_t overflows = reader_.overflows();
     SHARDKIT_TRY(reader_.read(*pieces_, static_cast<std::int64_t>((begin - first) / item),
                               static_cast<std::int64_t>((begin - first + bytes) / item),
                               planned.dtype, plan_.replicas(), part_.get() + part_bytes_));
+    if (reader_.overflows() > overflows)
+      sink_.overflowed(planned.tensor, reader_.overflows() - overflows);
     part_bytes_ += static_cast<std::size_t>(bytes);
     begin += bytes;
   }

@@ -9,6 +9,7 @@
 #include "shardkit/base/checked_math.h"
 #include "shardkit/tensor/accumulate.h"
 #include "shardkit/tensor/convert.h"
+#include "shardkit/tensor/overflow.h"
 #include "shardkit/transfer/element_range.h"
 
 namespace shardkit {
@@ -70,7 +71,7 @@ Status RangeReader::read_tile(const PieceIndex& pieces, std::int64_t begin, std:
   const auto elements = static_cast<std::size_t>(end - begin);
   const auto source_bytes = elements * static_cast<std::size_t>(item_bytes(tensor.dtype));
   const auto target_bytes = elements * static_cast<std::size_t>(item_bytes(dtype));
-  convert(tensor.dtype, {source, source_bytes}, dtype, {target, target_bytes});
+  cast(tensor.dtype, {source, source_bytes}, dtype, {target, target_bytes});
   return {};
 }
 
@@ -98,9 +99,15 @@ Status RangeReader::reduce_tile(const PieceIndex& pieces, std::int64_t begin,
     round_accumulator(tensor.dtype, sums, out);
   } else {
     // Straight from the accumulator: rounding to the stored dtype first would round twice.
-    convert(wide, sums, dtype, out);
+    cast(wide, sums, dtype, out);
   }
   return {};
+}
+
+void RangeReader::cast(DType from, std::span<const std::byte> in, DType to,
+                       std::span<std::byte> out) {
+  convert(from, in, to, out);
+  if (may_overflow_float16(from, to)) overflows_ += count_float16_overflows(from, in, out);
 }
 
 Status RangeReader::read_compared(const PieceIndex& pieces, std::int32_t addend,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "shardkit/base/result.h"
 #include "shardkit/checkpoint/catalog.h"
@@ -39,6 +40,9 @@ class RangeReader {
   Status read(const PieceIndex& pieces, std::int64_t begin, std::int64_t end, DType dtype,
               ReplicaPolicy replicas, std::byte* target);
 
+  /// Values that were too large for float16 and became infinite, in all that was read so far.
+  std::uint64_t overflows() const { return overflows_; }
+
  private:
   Status read_tile(const PieceIndex& pieces, std::int64_t begin, std::int64_t end, DType dtype,
                    ReplicaPolicy replicas, std::byte* target);
@@ -47,6 +51,8 @@ class RangeReader {
   /// Reads one layer and compares it with its replicas.
   Status read_compared(const PieceIndex& pieces, std::int32_t addend, std::int64_t begin,
                        std::int64_t end, ReplicaPolicy replicas, std::byte* target);
+  /// convert(), and counts what overflows.
+  void cast(DType from, std::span<const std::byte> in, DType to, std::span<std::byte> out);
   Status read_layer(const PieceIndex& pieces, std::int32_t replica, std::int32_t addend,
                     std::int64_t begin, std::int64_t end, std::byte* target);
 
@@ -55,6 +61,7 @@ class RangeReader {
   std::unique_ptr<std::byte[]> source_;
   std::unique_ptr<std::byte[]> replica_;
   std::unique_ptr<std::byte[]> accumulator_;
+  std::uint64_t overflows_ = 0;
 };
 
 /// The row-major position of the first element in which two tensors differ, bit by bit, as stored;

@@ -36,6 +36,10 @@ class BlockSink {
   /// @param offset  bytes from the start of the file
   virtual Status write(std::size_t file, std::uint64_t offset, std::span<const std::byte> part) = 0;
 
+  /// Values of a tensor that are too large for float16 became infinite. Called as parts are made.
+  /// @param tensor  index into Catalog::tensors
+  virtual void overflowed(std::size_t /*tensor*/, std::uint64_t /*values*/) {}
+
   /// Every part of the block at `offset` was written.
   /// @param hash  block_hash() of the block
   virtual Status end_block(std::size_t /*file*/, std::uint64_t /*offset*/, std::uint64_t /*bytes*/,

@@ -1,0 +1,23 @@
+// Tensors that a cast leaves as they are stored: by name, and the scales of 8-bit weights.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shardkit/hf/dtype_choice.h"
+#include "shardkit/merge/merge_source.h"
+#include "shardkit/merge/saved_catalog.h"
+
+namespace shardkit {
+
+/// Where the model has 8-bit floats, the patterns of their scales join those that the choice keeps:
+/// float8 weights are never cast, and with rounded scales they would be others. Tells how many
+/// tensors each pattern of the user keeps, patterns that no name fits, and a quantization_config
+/// that does not go with the weights.
+///
+/// @param choice  not kAuto
+void decide_kept_dtypes(const MergeSource& source, const SavedCatalog& saved,
+                        hf::DTypeChoice& choice, std::vector<std::string>& notes,
+                        std::vector<std::string>& warnings);
+
+}  // namespace shardkit
