@@ -11,6 +11,7 @@
 #include "shardkit/io/path.h"
 #include "shardkit/json/parse.h"
 #include "shardkit/json/patch.h"
+#include "shardkit/json/write.h"
 
 namespace shardkit::hf {
 namespace {
@@ -34,6 +35,13 @@ std::string find_string(const json::Value& value, std::string_view key) {
   const json::Value* member = value.find(key);
   const auto* text = member == nullptr ? nullptr : member->get_if<std::string>();
   return text == nullptr ? std::string() : *text;
+}
+
+std::string without_wrapper(const std::string& name) {
+  constexpr std::string_view kWrapper = "FSDP";
+  const bool wrapped = name.size() > kWrapper.size() && name.starts_with(kWrapper) &&
+                       name[kWrapper.size()] >= 'A' && name[kWrapper.size()] <= 'Z';
+  return wrapped ? name.substr(kWrapper.size()) : name;
 }
 
 std::optional<bool> find_bool(const json::Value& value, std::string_view key) {
@@ -73,7 +81,10 @@ Result<ModelConfig> parse_config(std::string text) {
   if (const json::Value* names = top.find("architectures"))
     if (const auto* array = names->get_if<json::Array>())
       for (const json::Value& item : array->items)
-        if (const auto* name = item.get_if<std::string>()) config.architectures.push_back(*name);
+        if (const auto* name = item.get_if<std::string>()) {
+          config.architectures.push_back(without_wrapper(*name));
+          config.has_wrapper_names |= config.architectures.back() != *name;
+        }
   config.model_type = find_string(top, "model_type");
   config.text_model_type = find_string(text_config, "model_type");
   config.tie_word_embeddings = find_bool(top, "tie_word_embeddings");
@@ -128,6 +139,13 @@ Result<std::string> with_dtype(const ModelConfig& config, DType dtype) {
     } else if (patched.error().code() != ErrorCode::kNotFound) {
       return std::move(patched).error();
     }
+  }
+  if (config.has_wrapper_names) {
+    json::Array names;
+    for (const std::string& name : config.architectures) names.items.emplace_back(name);
+    SHARDKIT_ASSIGN(text, json::replace_member(text, "architectures",
+                                               json::write(std::move(names),
+                                                           json::WriteStyle::kCompact)));
   }
   return text;
 }

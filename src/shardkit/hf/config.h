@@ -25,7 +25,10 @@ struct TextSizes {
 
 struct ModelConfig {
   std::string text;                           ///< the file as it was
-  std::vector<std::string> architectures;     ///< empty where missing or null
+  /// Empty where missing or null. Without the "FSDP" that fully_shard() puts before a class's name
+  /// (torch 2.13, distributed/fsdp/_fully_shard/_fully_shard.py).
+  std::vector<std::string> architectures;
+  bool has_wrapper_names = false;             ///< the file's architectures have that "FSDP"
   std::string model_type;                     ///< empty where missing
   std::string text_model_type;                ///< model_type of text_config; empty without one
   std::optional<bool> tie_word_embeddings;    ///< of the top level, else of text_config
@@ -51,7 +54,8 @@ Result<std::optional<ModelConfig>> read_config(FileSystem& fs, const std::string
 bool ties_word_embeddings(const ModelConfig& config);
 
 /// The text with the top-level dtype changed: in "dtype" and in "torch_dtype", whichever are
-/// there; all other bytes stay. With neither, the text as it is.
+/// there; and with the names of `architectures`, where the file's have a wrapper's. All other bytes
+/// stay.
 ///
 /// @error as json::replace_member
 Result<std::string> with_dtype(const ModelConfig& config, DType dtype);

@@ -7,6 +7,7 @@
 namespace shardkit::hf {
 namespace {
 
+using ::testing::ElementsAre;
 using testing::Fails;
 
 TEST(ParseConfig, ReadsATextModel) {
@@ -89,6 +90,16 @@ TEST(WithDtype, ChangesTheTopLevelOnly) {
             R"({"dtype": "float32", "torch_dtype": "float32", "x": [NaN]})");
   EXPECT_EQ(changed(R"({"text_config": {"dtype": "float16"}})", DType::kFloat32),
             R"({"text_config": {"dtype": "float16"}})");
+}
+
+TEST(WithDtype, TakesOffTheNameThatFullyShardPutsBeforeAClass) {
+  const ModelConfig config = config_of(
+      R"({"architectures": ["FSDPQwen2ForTokenClassification"], "dtype": "float32"})");
+  EXPECT_THAT(config.architectures, ElementsAre("Qwen2ForTokenClassification"));
+  EXPECT_TRUE(config.has_wrapper_names);
+  EXPECT_EQ(with_dtype(config, DType::kFloat16).value(),
+            R"({"architectures": ["Qwen2ForTokenClassification"], "dtype": "float16"})");
+  EXPECT_FALSE(config_of(R"({"architectures": ["FSDPadding"]})").has_wrapper_names);
 }
 
 TEST(TiesWordEmbeddings, DefaultsAreTransformers) {

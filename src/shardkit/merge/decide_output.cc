@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "shardkit/hf/heads.h"
 #include "shardkit/merge/kept_dtypes.h"
 #include "shardkit/merge/plain_tensors.h"
 #include "shardkit/merge/saved_catalog.h"
@@ -42,6 +43,17 @@ void append(const std::vector<std::string>& texts, std::vector<std::string>& to)
   to.insert(to.end(), texts.begin(), texts.end());
 }
 
+/// Critics and reward models keep their heads; whether a loader will is another thing.
+void check_head(const MergeSource& source, const SavedCatalog& saved,
+                std::vector<std::string>& warnings) {
+  if (!source.config) return;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < saved.dropped.size(); ++i)
+    if (!saved.dropped[i]) names.push_back(saved.catalog->tensors[i].name);
+  if (auto warning = hf::head_warning(*source.config, names))
+    warnings.push_back(*std::move(warning));
+}
+
 std::size_t count_guessed(const Catalog& catalog) {
   std::size_t count = 0;
   for (const CatalogTensor& tensor : catalog.tensors) count += tensor.guessed;
@@ -71,6 +83,7 @@ Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
   append(saved.notes, decided.notes);
   append(saved.warnings, decided.warnings);
   decide_kept_dtypes(source, saved, choices.dtype, decided.notes, decided.warnings);
+  check_head(source, saved, decided.warnings);
   SHARDKIT_ASSIGN(OutputPlan output,
                   plan_output(source, saved,
                               {choices.dtype, choices.max_shard_bytes, choices.replicas}));

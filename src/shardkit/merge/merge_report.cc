@@ -76,6 +76,9 @@ MergeReport make_merge_report(const MergeSource& source, const OutputDecision& d
   for (const SkippedEntry& entry : source.catalog->skipped)
     report.skipped.push_back(fmt::format("{} ({})", entry.name, entry.kind));
   report.notes = source.checkpoint.notes;
+  if (source.config && source.config->has_wrapper_names)
+    report.notes.push_back(fmt::format("the class in config.json becomes {}, without FSDP's name",
+                                       source.config->architectures[0]));
   report.notes.insert(report.notes.end(), decision.notes.begin(), decision.notes.end());
   report.warnings = source.catalog->warnings;
   report.warnings.insert(report.warnings.end(), decision.warnings.begin(), decision.warnings.end());
