@@ -58,6 +58,9 @@ CASES = {
     "Cosmos3EdgeForConditionalGeneration": {"text_config": {"rope_parameters": {
         "rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}}},
     "Dots3NoteForCausalLM": {},
+    "Ernie4_5_VLMoeForConditionalGeneration": {"text_config": {
+        "moe_intermediate_size": [16, 8], "mlp_layer_types": ["dense", "sparse"],
+        "rope_parameters": {"rope_type": "default", "rope_theta": 5e5, "mrope_section": [1, 1, 2]}}},
     "Emu3ForConditionalGeneration": {
         "vocabulary_map": {"<|image token|>": 1},
         "vq_config": {"base_channels": 32, "channel_multiplier": [1, 1], "num_res_blocks": 1}},

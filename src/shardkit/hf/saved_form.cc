@@ -108,7 +108,8 @@ class Saver {
   std::string renamed(std::string name) const;
   bool convert(const SaveRule& rule, std::size_t index, std::size_t from);
   bool chunk(const SaveRule& rule, std::size_t index, const Found& found);
-  bool unstack(const SaveRule& rule, std::size_t index, const Found& found);
+  bool unstack(const SaveRule& rule, std::size_t which, std::size_t index, const Found& found);
+  bool transpose(const SaveRule& rule, std::size_t index, const Found& found);
   bool join(const SaveRule& rule, std::size_t which, std::size_t index, const Found& found);
   void keep(std::size_t index);
 
@@ -141,24 +142,35 @@ bool Saver::convert(const SaveRule& rule, std::size_t index, std::size_t from) {
     const auto found = find(patterns[which], held_[index].name, from);
     if (!found) continue;
     switch (rule.change) {
-      case Change::kUnstack: return unstack(rule, index, *found);
+      case Change::kUnstack: return unstack(rule, which, index, *found);
       case Change::kChunk: return chunk(rule, index, *found);
       case Change::kJoin: return join(rule, which, index, *found);
+      case Change::kTranspose: return transpose(rule, index, *found);
       case Change::kRename: return false;
     }
   }
   return false;
 }
 
-bool Saver::unstack(const SaveRule& rule, std::size_t index, const Found& found) {
+bool Saver::unstack(const SaveRule& rule, std::size_t held, std::size_t index,
+                    const Found& found) {
   const Dims& shape = held_[index].shape;
   const std::span<const std::string_view> names = used(rule.saved);
+  std::int64_t first = 0;
+  if (held > 0) {
+    const std::string other = found.with(rule.held[0]);
+    const auto before = std::find_if(held_.begin(), held_.end(), [&other](const HeldTensor& tensor) {
+      return tensor.name == other && !tensor.shape.empty() && tensor.shape[0] <= kMostExperts;
+    });
+    if (before == held_.end()) return false;
+    first = before->shape[0];
+  }
   const auto shares = static_cast<std::int64_t>(names.size());
   if (shape.size() < 2 || shape[0] > kMostExperts || shape[1] % shares != 0) return false;
   for (std::size_t which = 0; which < names.size(); ++which) {
     for (std::int64_t entry = 0; entry < shape[0]; ++entry) {
       SavedTensor tensor;
-      tensor.name = renamed(found.with(numbered(names[which], entry)));
+      tensor.name = renamed(found.with(numbered(names[which], first + entry)));
       Box box = whole(shape);
       box.offset[0] = entry;
       box.shape[0] = 1;
@@ -193,13 +205,21 @@ bool Saver::chunk(const SaveRule& rule, std::size_t index, const Found& found) {
   return true;
 }
 
+bool Saver::transpose(const SaveRule& rule, std::size_t index, const Found& found) {
+  const Dims& shape = held_[index].shape;
+  if (shape.size() != 2) return false;
+  saved_.push_back({renamed(found.with(rule.saved[0])), {shape[1], shape[0]},
+                    {{index, whole(shape)}}, false, true});
+  return true;
+}
+
 bool Saver::join(const SaveRule& rule, std::size_t which, std::size_t index, const Found& found) {
   const std::string name = renamed(found.with(rule.saved[0]));
   const auto [joint, is_new] = joints_.try_emplace(name);
   if (is_new) {
     joint->second.held.resize(used(rule.held).size());
     joint->second.place = saved_.size();
-    saved_.push_back({name, {}, {}, false});
+    saved_.push_back({name, {}, {}});
   }
   joint->second.held[which] = index;
   return true;
@@ -208,7 +228,7 @@ bool Saver::join(const SaveRule& rule, std::size_t which, std::size_t index, con
 void Saver::keep(std::size_t index) {
   const HeldTensor& tensor = held_[index];
   if (looks_fused(tensor)) fused_.push_back(tensor.name);
-  saved_.push_back({renamed(tensor.name), tensor.shape, {{index, whole(tensor.shape)}}, false});
+  saved_.push_back({renamed(tensor.name), tensor.shape, {{index, whole(tensor.shape)}}});
 }
 
 Result<std::vector<SavedTensor>> Saver::finish() && {

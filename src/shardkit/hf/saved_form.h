@@ -34,6 +34,7 @@ struct SavedTensor {
   std::vector<SavedPart> parts;
   /// Dimension 0 of the held tensor, of which the box has one index, is left out.
   bool is_entry = false;
+  bool is_transposed = false;  ///< a matrix whose dimensions are those of the held one, exchanged
 };
 
 struct SavedForm {

@@ -130,6 +130,23 @@ TEST(SavedForm, ProjectionsAreJoinedInTheOrderOfTheRule) {
               Fails(ErrorCode::kIncomplete, "do not fit each other"));
 }
 
+TEST(SavedForm, ExpertsOfTextAndImagesAreNumberedThroughAndGatesTransposed) {
+  const std::string mlp = "model.language_model.layers.1.mlp.";
+  const auto form = form_of(config_of("ernie4_5_vl_moe"),
+                            {{mlp + "text_moe.experts.down_proj", {2, 4, 6}},
+                             {mlp + "vision_moe.experts.down_proj", {2, 4, 3}},
+                             {mlp + "vision_moe.gate.weight", {2, 4}}});
+  const std::string saved = "model.layers.1.mlp.";
+  EXPECT_THAT(names_of(form), ElementsAre(saved + "experts.0.down_proj.weight",
+                                          saved + "experts.1.down_proj.weight",
+                                          saved + "experts.2.down_proj.weight",
+                                          saved + "experts.3.down_proj.weight",
+                                          saved + "gate.weight_1"));
+  EXPECT_EQ((*form->tensors)[2].shape, (Dims{4, 3}));
+  EXPECT_EQ((*form->tensors)[4].shape, (Dims{4, 2}));
+  EXPECT_TRUE((*form->tensors)[4].is_transposed);
+}
+
 TEST(SavedForm, TwoTensorsUnderOneNameAreRefused) {
   EXPECT_THAT(form_of(config_of("mixtral"), {{"layers.0.mlp.gate.weight", {1, 4}},
                                              {"layers.0.block_sparse_moe.gate.weight", {1, 4}}}),

@@ -39,6 +39,10 @@ constexpr SaveRule join(Names held, std::string_view saved) {
   return rule(SaveRule::Change::kJoin, held, {saved});
 }
 
+constexpr SaveRule transpose(std::string_view held, std::string_view saved) {
+  return rule(SaveRule::Change::kTranspose, {held}, {saved});
+}
+
 // Experts.
 
 /// "qwen2_moe", which most families share.
@@ -78,6 +82,19 @@ constexpr std::array kMiniMaxM3Conversions{
     chunk(".gate_up_proj.weight", {".gate_proj.weight", ".up_proj.weight"}), kNumberedExperts[0],
     kNumberedExperts[1]};
 
+/// Experts of text and of images, numbered through (ErnieFuseAndSplitTextVisionExperts).
+constexpr std::array kErnieVlConversions{
+    rule(SaveRule::Change::kUnstack,
+         {"text_moe.experts.gate_up_proj", "vision_moe.experts.gate_up_proj"},
+         {"experts.*.gate_proj.weight", "experts.*.up_proj.weight"}),
+    rule(SaveRule::Change::kUnstack, {"text_moe.experts.down_proj", "vision_moe.experts.down_proj"},
+         {"experts.*.down_proj.weight"}),
+    join({"mlp.text_moe.gate.moe_statics.e_score_correction_bias",
+          "mlp.vision_moe.gate.moe_statics.e_score_correction_bias"},
+         "mlp.moe_statics.e_score_correction_bias"),
+    transpose("mlp.text_moe.gate.weight", "mlp.gate.weight"),
+    transpose("mlp.vision_moe.gate.weight", "mlp.gate.weight_1")};
+
 constexpr std::array kMixtralRenames{rename(".mlp.", ".block_sparse_moe.")};
 constexpr std::array kMiniMaxM2Renames{
     rename(".mlp.e_score_correction_bias", ".block_sparse_moe.e_score_correction_bias"),
@@ -87,6 +104,17 @@ constexpr std::array kPhiMoeRenames{rename(".router.weight", ".gate.weight"),
 constexpr std::array kNemotronHRenames{rename("model.", "backbone.")};
 constexpr std::array kErnieMoeRenames{rename("mlp.gate.moe_statics.e_score_correction_bias",
                                              "mlp.moe_statics.e_score_correction_bias")};
+constexpr std::array kErnieVlRenames{
+    rename("language_model.norm.", "norm."),
+    rename("language_model.layers", "layers"),
+    rename("language_model.embed_tokens", "embed_tokens"),
+    rename("temporal_linear.ln", "temporal_linear.3"),
+    rename("temporal_linear.fc2", "temporal_linear.2"),
+    rename("temporal_linear.fc1", "temporal_linear.0"),
+    rename("spatial_linear.ln", "spatial_linear.3"),
+    rename("spatial_linear.fc2", "spatial_linear.2"),
+    rename("spatial_linear.fc1", "spatial_linear.0"),
+    rename("vision_tower", "vision_model")};
 constexpr std::array kExaoneMoeRenames{
     rename("mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias")};
 constexpr std::array kFlintRenames{rename("self_attn.sinks", "self_attn.softmax_offset")};
@@ -341,6 +369,7 @@ constexpr std::array kFamilies{
     SaveFamily{"dots1", kMlpExperts, {}, {}},
     SaveFamily{"dots3_note_text", kMlpExperts, {}, {}},
     SaveFamily{"ernie4_5_moe", kMlpExperts, kErnieMoeRenames, {}},
+    SaveFamily{"ernie4_5_vl_moe", kErnieVlConversions, kErnieVlRenames, {}},
     SaveFamily{"exaone_moe", kMlpExperts, kExaoneMoeRenames, {}},
     SaveFamily{"flex_olmo", kMlpExperts, {}, {}},
     SaveFamily{"flint", kMlpExperts, kFlintRenames, {}},
@@ -435,7 +464,6 @@ constexpr std::array kFamilies{
     SaveFamily{"Qwen3OmniMoeThinkerForConditionalGeneration", {}, kQwenOmniThinkerRenames, {}},
     // Saved in a form that boxes of tensors cannot make, or that is not listed here.
     SaveFamily{"dots3_note", {}, {}, kOtherNames},
-    SaveFamily{"ernie4_5_vl_moe", {}, {}, "numbers the experts of text and images through"},
     SaveFamily{"hunyuan_vl", {}, {}, kOtherNames},
     SaveFamily{"hy_v4_vl", {}, {}, kOtherNames},
     SaveFamily{"inkling2", {}, {}, kInterleaves},

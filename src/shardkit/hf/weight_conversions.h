@@ -19,9 +19,11 @@ struct SaveRule {
   enum class Change {
     kRename,     ///< held[0] becomes saved[0]
     kUnstack,    ///< the entries of dimension 0, numbered at the '*' of each of `saved`, which share
-                 ///< dimension 1 of held[0] evenly (Concatenate, then SplitModulelist)
+                 ///< dimension 1 of held[0] evenly (Concatenate, then SplitModulelist). The numbers
+                 ///< of held[1]'s entries go on where those of held[0] end
     kChunk,      ///< `saved` share dimension 0 of held[0] as torch.chunk does: the last gets less
     kJoin,       ///< all of `held`, one after another on dimension 0, become saved[0]
+    kTranspose,  ///< a matrix
   };
 
   Change change;

@@ -26,7 +26,7 @@ bool misses_rows(const Box& a, const Box& b) {
 /// What a piece holds of a part, at its place in the saved tensor.
 /// @param row  where the part begins on the saved tensor's first dimension
 std::optional<Piece> piece_of_part(const Piece& piece, const Box& part, std::int64_t row,
-                                   bool is_entry) {
+                                   const hf::SavedTensor& form) {
   if (misses_rows(piece.box, part)) return std::nullopt;
   const auto common = intersect(piece.box, part);
   if (!common) return std::nullopt;
@@ -35,7 +35,10 @@ std::optional<Piece> piece_of_part(const Piece& piece, const Box& part, std::int
     made.offset += (common->offset[d] - piece.box.offset[d]) * piece.strides[d];
   made.box = *common;
   for (std::size_t d = 0; d < part.offset.size(); ++d) made.box.offset[d] -= part.offset[d];
-  if (is_entry) {
+  if (form.is_transposed) {
+    for (Dims* dims : {&made.box.offset, &made.box.shape, &made.strides})
+      std::reverse(dims->begin(), dims->end());
+  } else if (form.is_entry) {
     made.box = {without_first(made.box.offset), without_first(made.box.shape)};
     made.strides = without_first(made.strides);
   } else if (!made.box.offset.empty()) {
@@ -81,7 +84,7 @@ Result<CatalogTensor> make_tensor(const Catalog& catalog, hf::SavedTensor form) 
           .expected(fmt::format("as of '{}'", first.name))
           .found(fmt::format("'{}'", held.name));
     for (const Piece& piece : held.pieces)
-      if (auto made = piece_of_part(piece, part.box, row, form.is_entry))
+      if (auto made = piece_of_part(piece, part.box, row, form))
         tensor.pieces.push_back(*std::move(made));
     if (!part.box.shape.empty()) row += part.box.shape[0];
   }
@@ -90,7 +93,9 @@ Result<CatalogTensor> make_tensor(const Catalog& catalog, hf::SavedTensor form) 
 }
 
 /// Whether a held tensor is saved whole, under its name or another.
-bool is_whole(const hf::SavedTensor& form) { return form.parts.size() == 1 && !form.is_entry; }
+bool is_whole(const hf::SavedTensor& form) {
+  return form.parts.size() == 1 && !form.is_entry && !form.is_transposed;
+}
 
 std::string note_of(const Catalog& held, const std::vector<hf::SavedTensor>& forms) {
   std::size_t renamed = 0;

@@ -113,6 +113,20 @@ TEST(SavedCatalog, JoinedTensorsLieOneAfterAnother) {
               Fails(ErrorCode::kUnsupported, "saves as one differ in dtype"));
 }
 
+TEST(SavedCatalog, ATransposedTensorOfTwoPieces) {
+  CatalogTensor gate;
+  gate.name = "mlp.text_moe.gate.weight";
+  gate.shape = {2, 3};
+  const Tensor all = testing::float_tensor(gate.shape, {0, 1, 2, 3, 4, 5});
+  gate.pieces = {{{{0, 0}, {1, 3}}, all.strides, 0, all.storage},
+                 {{{1, 0}, {1, 3}}, all.strides, 3, all.storage}};
+  const auto saved = saved_catalog(source_of({gate}, "ernie4_5_vl_moe"), {false});
+  ASSERT_THAT(saved, IsOk());
+  EXPECT_EQ(saved->catalog->tensors[0].name, "mlp.gate.weight");
+  EXPECT_EQ(saved->catalog->tensors[0].shape, (Dims{3, 2}));
+  EXPECT_THAT(values_of(*saved, 0), ElementsAre(0, 3, 1, 4, 2, 5));
+}
+
 TEST(SavedCatalog, WhatIsNotWholeIsRefusedBeforeItsExpertsAreNamed) {
   CatalogTensor tensor = counting(std::string(kFused), {});
   tensor.shape = {1 << 16, 4, 2};
