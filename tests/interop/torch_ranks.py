@@ -27,6 +27,7 @@ PROGRAM = os.environ.get(
     "SHARDKIT_STATE_DICT_OPS",
     str(checkpoints.ROOT / "build" / "tests" / "interop" / "state_dict_ops" / "state_dict_ops"))
 SECONDS = 120
+BACKENDS = ("threads", "gloo")  # of state_dict_ops: what its ranks are
 
 
 def _serve(rank, size, store, jobs, results):
