@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "shardkit/base/checked_math.h"
+#include "shardkit/hf/name_pattern.h"
 #include "shardkit/hf/natural_order.h"
 #include "shardkit/hf/weight_conversions.h"
 
@@ -79,13 +80,39 @@ std::string numbered(std::string_view pattern, std::int64_t number) {
   return fmt::format("{}{}{}", pattern.substr(0, star), number, pattern.substr(star + 1));
 }
 
-/// A tensor of experts in one: "...experts.gate_up_proj", and not "...experts.3.up_proj.weight".
-bool looks_fused(const HeldTensor& tensor) {
+/// What stands behind "experts." in a name: "gate_up_proj", "3.up_proj.weight"; empty: nothing.
+std::string_view behind_experts(std::string_view name) {
   constexpr std::string_view kExperts = ".experts.";
-  const std::size_t at = tensor.name.find(kExperts);
-  if (at == tensor.name.npos || tensor.shape.size() < 3) return false;
-  const char next = tensor.name[std::min(at + kExperts.size(), tensor.name.size() - 1)];
-  return next < '0' || next > '9';
+  const std::size_t at = name.find(kExperts);
+  return at == name.npos ? std::string_view() : name.substr(at + kExperts.size());
+}
+
+bool starts_with_digit(std::string_view text) {
+  return !text.empty() && text[0] >= '0' && text[0] <= '9';
+}
+
+/// A tensor of one expert, under a name that the rule makes or that such a name is the start of: a
+/// scale or a bias.
+bool is_saved_by(const SaveRule& rule, std::string_view name) {
+  if (rule.change != Change::kUnstack) return false;
+  const std::span<const std::string_view> patterns = used(rule.saved);
+  return std::any_of(patterns.begin(), patterns.end(), [name](std::string_view pattern) {
+    constexpr std::string_view kWeight = "weight";
+    if (pattern.ends_with(kWeight)) pattern.remove_suffix(kWeight.size());
+    return matches(fmt::format("*{}*", pattern), name);
+  });
+}
+
+bool unstacks(const Scope& scope) {
+  return std::any_of(scope.family->conversions.begin(), scope.family->conversions.end(),
+                     [](const SaveRule& rule) { return rule.change == Change::kUnstack; });
+}
+
+/// "'a' and 2 more"
+std::string some_of(const std::vector<std::string>& names) {
+  std::string text = fmt::format("'{}'", names[0]);
+  if (names.size() > 1) text += fmt::format(" and {} more", names.size() - 1);
+  return text;
 }
 
 class Saver {
@@ -95,8 +122,8 @@ class Saver {
 
   void add(std::size_t index);
   Result<std::vector<SavedTensor>> finish() &&;
-  /// Held tensors of experts that no rule took.
-  const std::vector<std::string>& fused() const { return fused_; }
+  /// What is to be told of experts that no rule took.
+  void tell(const std::string& model_type, SavedForm& form) const;
 
  private:
   /// What is still to be joined: a place for each tensor of the rule.
@@ -118,6 +145,8 @@ class Saver {
   std::vector<SavedTensor> saved_;
   std::map<std::string, Joint> joints_;  // by the name that they are saved under
   std::vector<std::string> fused_;
+  std::vector<std::string> odd_;  // neither fused nor named as saved
+  std::size_t already_saved_ = 0;
 };
 
 std::string Saver::renamed(std::string name) const {
@@ -227,7 +256,18 @@ bool Saver::join(const SaveRule& rule, std::size_t which, std::size_t index, con
 
 void Saver::keep(std::size_t index) {
   const HeldTensor& tensor = held_[index];
-  if (looks_fused(tensor)) fused_.push_back(tensor.name);
+  const std::string_view behind = behind_experts(tensor.name);
+  if (starts_with_digit(behind)) {
+    const bool known = std::any_of(scopes_.begin(), scopes_.end(), [&tensor](const Scope& scope) {
+      return std::any_of(
+          scope.family->conversions.begin(), scope.family->conversions.end(),
+          [&tensor](const SaveRule& rule) { return is_saved_by(rule, tensor.name); });
+    });
+    if (known) ++already_saved_;
+    else if (std::any_of(scopes_.begin(), scopes_.end(), unstacks)) odd_.push_back(tensor.name);
+  } else if (!behind.empty() && tensor.shape.size() > 2) {
+    fused_.push_back(tensor.name);
+  }
   saved_.push_back({renamed(tensor.name), tensor.shape, {{index, whole(tensor.shape)}}});
 }
 
@@ -264,6 +304,26 @@ Result<std::vector<SavedTensor>> Saver::finish() && {
   return std::move(saved_);
 }
 
+void Saver::tell(const std::string& model_type, SavedForm& form) const {
+  if (already_saved_ > 0)
+    form.notes.push_back(fmt::format(
+        "{} tensors hold one expert each already, as transformers saves them", already_saved_));
+  if (!odd_.empty())
+    form.warnings.push_back(fmt::format(
+        "{} are named neither as transformers holds experts of type '{}' nor as it saves them: they "
+        "are written as they are, and a reader may not match them", some_of(odd_), model_type));
+  // A listed family without experts one by one saves them fused.
+  const bool saves_fused =
+      !scopes_.empty() && std::none_of(scopes_.begin(), scopes_.end(), unstacks);
+  if (saves_fused || fused_.empty()) return;
+  const std::string model =
+      model_type.empty() ? "such a model" : fmt::format("a model of type '{}'", model_type);
+  form.warnings.push_back(fmt::format(
+      "{} hold experts in one tensor each, and how {} saves them is not known here: they are written "
+      "as they are, and a reader that wants the experts one by one will not match them",
+      some_of(fused_), model));
+}
+
 /// The families of a model: of the text model inside first, as saving undoes loading.
 std::vector<Scope> scopes_of(const ModelConfig& config) {
   const SaveFamily* family =
@@ -274,15 +334,6 @@ std::vector<Scope> scopes_of(const ModelConfig& config) {
   if (text != nullptr && text != family) scopes.push_back({text, true});
   if (family != nullptr) scopes.push_back({family, false});
   return scopes;
-}
-
-std::string fused_warning(const std::vector<std::string>& names, const std::string& model_type) {
-  const std::string model =
-      model_type.empty() ? "such a model" : fmt::format("a model of type '{}'", model_type);
-  return fmt::format(
-      "{} tensors hold experts in one ('{}'{}), and how {} is saved is not known here: they are "
-      "written as they are, and a reader that wants the experts one by one will not match them",
-      names.size(), names[0], names.size() > 1 ? ", ..." : "", model);
 }
 
 }  // namespace
@@ -301,12 +352,6 @@ Result<SavedForm> saved_form(const ModelConfig* config, std::span<const HeldTens
   const bool changes = std::any_of(scopes.begin(), scopes.end(), [](const Scope& scope) {
     return !scope.family->conversions.empty() || !scope.family->renames.empty();
   });
-  // A listed family without experts one by one saves them fused.
-  const bool knows_fused =
-      !scopes.empty() && std::all_of(scopes.begin(), scopes.end(), [](const Scope& scope) {
-        return std::none_of(scope.family->conversions.begin(), scope.family->conversions.end(),
-                            [](const SaveRule& rule) { return rule.change == Change::kUnstack; });
-      });
   std::vector<std::size_t> order(held.size());
   std::iota(order.begin(), order.end(), 0);
   if (changes)
@@ -315,9 +360,7 @@ Result<SavedForm> saved_form(const ModelConfig* config, std::span<const HeldTens
     });
   Saver saver(std::move(scopes), held);
   for (const std::size_t index : order) saver.add(index);
-  if (!knows_fused && !saver.fused().empty())
-    form.warnings.push_back(
-        fused_warning(saver.fused(), config != nullptr ? config->model_type : std::string()));
+  saver.tell(config != nullptr ? config->model_type : std::string(), form);
   if (changes) {
     SHARDKIT_ASSIGN(form.tensors, std::move(saver).finish());
   }

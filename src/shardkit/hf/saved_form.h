@@ -40,6 +40,7 @@ struct SavedTensor {
 struct SavedForm {
   /// In the order of save_pretrained. Not set: as the state dict has them, names and order.
   std::optional<std::vector<SavedTensor>> tensors;
+  std::vector<std::string> notes;
   std::vector<std::string> warnings;  ///< what may be saved in another form than a loader expects
 };
 
@@ -47,8 +48,8 @@ struct SavedForm {
 /// family that changes something, tensors come in the natural order of their names, as transformers
 /// then sorts them; else nothing changes, order included.
 ///
-/// Tensors that have the saved form already, as those of transformers 4 have, stay as they are. Fused
-/// experts that no entry explains stay, too, and are told.
+/// Tensors that have the saved form already, as those of transformers 4 have, stay as they are, with a
+/// note. Experts that no entry explains, fused or under other names, stay, too, and are warned of.
 ///
 /// @param config  null: there is none, so that nothing is known of the model
 /// @error kCorrupt      two tensors would be saved under one name

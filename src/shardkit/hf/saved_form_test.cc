@@ -161,10 +161,31 @@ TEST(SavedForm, FusedExpertsOfAFamilyThatIsNotListedAreTold) {
   EXPECT_FALSE(form->tensors.has_value());
   ASSERT_EQ(form->warnings.size(), 1u);
   EXPECT_THAT(form->warnings[0],
-              HasSubstr("2 tensors hold experts in one ('model.layers.0.mlp.experts.gate_up_proj', "
-                        "...), and how a model of type 'novel_moe' is saved is not known"));
-  EXPECT_THAT(saved_form(nullptr, held)->warnings[0], HasSubstr("how such a model is saved"));
+              HasSubstr("'model.layers.0.mlp.experts.gate_up_proj' and 1 more hold experts in one "
+                        "tensor each, and how a model of type 'novel_moe' saves them is not known"));
+  EXPECT_THAT(saved_form(nullptr, held)->warnings[0], HasSubstr("how such a model saves them"));
   EXPECT_THAT(form_of(config_of("gpt_oss"), held)->warnings, IsEmpty());
+}
+
+TEST(SavedForm, ExpertsThatAreOneByOneAlreadyAreTold) {
+  const auto form =
+      form_of(config_of("mixtral"),
+              {{"model.layers.0.block_sparse_moe.experts.0.w1.weight", {3, 4}},
+               {"model.layers.0.block_sparse_moe.experts.10.w2.weight_scale", {1, 1}}});
+  ASSERT_THAT(form, IsOk());
+  EXPECT_THAT(form->notes, ElementsAre(HasSubstr("2 tensors hold one expert each already")));
+  EXPECT_THAT(form->warnings, IsEmpty());
+}
+
+TEST(SavedForm, NamesOfNeitherFormAreTold) {
+  const auto form = form_of(config_of("qwen3_moe"),
+                            {{"model.layers.0.mlp.experts.0.w1.weight", {3, 4}},
+                             {"model.layers.0.mlp.experts.0.w2.weight", {4, 3}}});
+  ASSERT_THAT(form, IsOk());
+  EXPECT_THAT(form->notes, IsEmpty());
+  EXPECT_THAT(form->warnings,
+              ElementsAre(HasSubstr("'model.layers.0.mlp.experts.0.w1.weight' and 1 more are named "
+                                    "neither as transformers holds experts of type 'qwen3_moe'")));
 }
 
 TEST(SavedForm, WhatIsNotDoneIsTold) {

@@ -123,7 +123,8 @@ Result<SavedCatalog> saved_catalog(const MergeSource& source, std::vector<bool> 
   }
   SHARDKIT_ASSIGN(hf::SavedForm form,
                   hf::saved_form(source.config ? &*source.config : nullptr, names));
-  SavedCatalog saved{source.catalog, std::move(dropped), {}, std::move(form.warnings)};
+  SavedCatalog saved{source.catalog, std::move(dropped), std::move(form.notes),
+                     std::move(form.warnings)};
   if (!form.tensors) return saved;
   if (std::string note = note_of(held, *form.tensors); !note.empty())
     saved.notes.push_back(std::move(note));
