@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ostream>
 
 #include "cli/json_text.h"
@@ -164,7 +165,16 @@ int merge(const Arguments& arguments, Streams& streams) {
     options->transfer.on_progress = [&progress](const Progress& now) { progress.update(now); };
   FSDPModelMerger merger(posix_file_system(), *std::move(options));
   const bool planned = arguments.dry_run;
-  const auto report = planned ? merger.plan() : merger.merge_and_save();
+  // The same command goes on with an upload that died after the merge.
+  std::optional<MergeReport> merged;
+  if (arguments.uploads && !planned && !arguments.overwrite) {
+    auto found = merger.find_merged();
+    if (!found.ok()) return report_error(found.error(), arguments.json, streams);
+    merged = *std::move(found);
+  }
+  const auto report = merged    ? Result<MergeReport>(*std::move(merged))
+                      : planned ? merger.plan()
+                                : merger.merge_and_save();
   progress.finish();
   if (!report.ok()) return report_error(report.error(), arguments.json, streams);
   for (const std::string& warning : report->warnings)

@@ -2,6 +2,7 @@
 import hashlib
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -519,6 +520,29 @@ class UploadTest(HubTest):
         self.assertIn("no record", done.stderr)
         self.assert_uploaded()
 
+    # ---- how far it is ----
+
+    def test_a_terminal_shows_bytes_rate_and_files(self):
+        self.hub.fail("PUT", "/parts/.*/4", stall=1)
+        ours, theirs = pty.openpty()
+        started = subprocess.Popen([program.PROGRAM, "upload", self.model, REPO], stderr=theirs,
+                                   stdout=subprocess.DEVNULL, env=self.environment())
+        os.close(theirs)
+        shown = b""
+        try:
+            while data := os.read(ours, 65536):
+                shown += data
+        except OSError:  # the other end is closed
+            pass
+        os.close(ours)
+        self.assertEqual(started.wait(timeout=60), 0)
+        lines = shown.decode().split("\r\x1b[K")
+        total = sum(map(len, self.files.values()))
+        self.assertRegex(lines[1], r"%  .* of 1\.5 MB  .*/s")
+        self.assertIn("[%s] 100%%  1.5 MB of 1.5 MB" % ("#" * 30), lines[-1])
+        self.assertIn("7 of 7 files", lines[-1])
+        self.assertEqual(round(total, -5), 1_500_000)
+
     # ---- files that change ----
 
     def test_a_file_that_changes_while_it_is_sent_is_noticed(self):
@@ -570,6 +594,25 @@ class MergeAndUploadTest(HubTest):
         self.hub.faults.clear()
         self.run_program(*hint.split()[1:], exit_code=0, env=self.environment())
         self.assertEqual(self.hub.files(REPO), self.merged())
+
+    def test_the_same_command_goes_on_with_the_upload_and_merges_no_more(self):
+        self.hub.fail("POST", "/commit/", status=403)
+        self.merge_to_hub(exit_code=IO)
+        before = program.snapshot(self.out)
+        done = self.merge_to_hub()
+        self.assertIn("holds this merge already", done.stdout)
+        self.assertEqual(program.snapshot(self.out), before)
+        self.assertEqual(self.hub.files(REPO), self.merged())
+
+    def test_a_target_of_another_merge_or_a_damaged_one_is_refused_as_ever(self):
+        self.hub.fail("POST", "/commit/", status=403)
+        self.merge_to_hub(exit_code=IO)
+        self.hub.requests.clear()
+        self.assertIn("not empty", self.merge_to_hub("--dtype", "keep", exit_code=USAGE).stderr)
+        weights = self.out / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+        self.assertIn("not empty", self.merge_to_hub(exit_code=USAGE).stderr)
+        self.assertEqual(self.hub.requests, [])
 
     def test_a_failed_upload_as_json(self):
         report = json.loads(self.merge_to_hub("--json", token="hf_unknown", exit_code=IO).stdout)

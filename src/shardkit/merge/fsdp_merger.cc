@@ -15,6 +15,7 @@
 #include "shardkit/merge/merge_to_memory.h"
 #include "shardkit/merge/plain_tensors.h"
 #include "shardkit/merge/small_file_writer.h"
+#include "shardkit/merge/verify.h"
 #include "shardkit/safetensors/sharded_index.h"
 
 namespace shardkit {
@@ -248,6 +249,28 @@ Result<MergeReport> FSDPModelMerger::save_hf_model_and_tokenizer(const OutputDec
   }
   SHARDKIT_TRY(stage.publish());
   return report;
+}
+
+Result<std::optional<MergeReport>> FSDPModelMerger::find_merged() {
+  const std::string path = join_path(options_.target_dir, kManifestName);
+  const auto written = fs_.info(path);
+  if (!written.ok()) return std::optional<MergeReport>();
+  const auto text = read_whole_file(fs_, path, kManifestLimit);
+  if (!text.ok()) return std::optional<MergeReport>();
+  const auto manifest = parse_manifest(*text);
+  if (!manifest.ok()) return std::optional<MergeReport>();
+  SHARDKIT_ASSIGN(const OutputDecision decision, decide());
+  // A manifest tells all that a merge was made of, but the sidecars' times.
+  bool is_this = manifest_text(*source_, decision, manifest->files) == *text;
+  for (const hf::SidecarFile& file : source_->sidecars)
+    is_this = is_this && file.modified_ns <= written->modified_ns;
+  if (!is_this) return std::optional<MergeReport>();
+  SHARDKIT_ASSIGN(const VerifyReport verified, verify_folder(fs_, options_.target_dir));
+  if (!verified.differences.empty()) return std::optional<MergeReport>();
+  MergeReport report = make_merge_report(*source_, decision);
+  report.target = resolved_path(options_.target_dir);
+  report.notes.push_back("the target holds this merge already, and whole: it was not made again");
+  return std::optional<MergeReport>(std::move(report));
 }
 
 Status FSDPModelMerger::cleanup() { return StagedFolder::discard(fs_, options_.target_dir); }

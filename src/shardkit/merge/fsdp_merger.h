@@ -94,6 +94,12 @@ class FSDPModelMerger {
   ///        and transfer
   Result<MergeReport> save_hf_model_and_tokenizer(const OutputDecision& decision);
 
+  /// What merge_and_save() returned when it made the target, if that is still whole; nothing, if the
+  /// target is absent, damaged, or of other inputs or choices. For whoever goes on with a result
+  /// after a failure. Reads the target's weights, where its manifest is that of this merge.
+  /// @error as decide, verify_folder
+  Result<std::optional<MergeReport>> find_merged();
+
   /// Removes what a killed merge into the target left: its stage and lock. The target stays, but
   /// for what StagedFolder::discard() says of one that is published file by file.
   /// @error as StagedFolder::discard, also where another process merges into it

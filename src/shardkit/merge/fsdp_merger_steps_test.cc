@@ -326,5 +326,36 @@ TEST(Cleanup, LeavesTheTargetAndMakesNothing) {
   EXPECT_THAT(merger.cleanup(), Fails(ErrorCode::kIo, "another merge"));
 }
 
+TEST(FindMerged, IsTheSameMergeIfItIsWhole) {
+  const testing::TempDir dir;
+  FileSystem& fs = posix_file_system();
+  MergeOptions options = keep("torch-2.13.0/fsdp2_fp32_w4");
+  options.target_dir = dir / "out";
+  const auto find = [&] {
+    return FSDPModelMerger(fs, options).find_merged().value();
+  };
+  EXPECT_FALSE(find());
+  const MergeReport made = FSDPModelMerger(fs, options).merge_and_save().value();
+  const auto found = find();
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->target, made.target);
+  EXPECT_EQ(found->weights.at(0).name, made.weights.at(0).name);
+  EXPECT_EQ(found->summary.write_bytes, made.summary.write_bytes);
+
+  options.dtype.kind = hf::DTypeChoice::Kind::kAuto;  // another choice, be the result the same
+  EXPECT_FALSE(find());
+  options.dtype.kind = hf::DTypeChoice::Kind::kKeep;
+  options.local_dir = fixture("torch-2.13.0/fsdp_tp_fp32_w4");
+  EXPECT_FALSE(find());
+  options.local_dir = fixture("torch-2.13.0/fsdp2_fp32_w4");
+  EXPECT_TRUE(find());
+  std::string weights = testing::read_file(dir / "out/model.safetensors");
+  weights.back() = static_cast<char>(weights.back() ^ 1);
+  testing::write_file(dir / "out/model.safetensors", weights);
+  EXPECT_FALSE(find());
+  std::filesystem::remove(dir / "out/model.safetensors");
+  EXPECT_FALSE(find());
+}
+
 }  // namespace
 }  // namespace shardkit

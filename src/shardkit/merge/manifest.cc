@@ -17,7 +17,6 @@
 namespace shardkit {
 namespace {
 
-constexpr std::size_t kManifestLimit = std::size_t{1} << 30;
 
 std::string_view replica_text(ReplicaPolicy policy) {
   return policy == ReplicaPolicy::kFirst ? "first" : "compare";

@@ -13,6 +13,9 @@ namespace shardkit {
 
 inline constexpr std::string_view kManifestName = "shardkit_manifest.json";
 
+/// A manifest is at most this long.
+inline constexpr std::uint64_t kManifestLimit = std::uint64_t{1} << 30;
+
 /// A file of the output.
 struct ManifestFile {
   std::string name;  ///< below the folder

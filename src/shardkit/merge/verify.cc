@@ -20,7 +20,6 @@
 namespace shardkit {
 namespace {
 
-constexpr std::uint64_t kManifestLimit = std::uint64_t{1} << 30;
 constexpr std::size_t kOpenFiles = 16;
 
 Result<Manifest> read_manifest(FileSystem& fs, const std::string& folder) {
