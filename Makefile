@@ -7,7 +7,7 @@
 #   make dist      a program for machines with nothing installed, as dist/shardkit-*.tar.gz
 #   make interop   tests against PyTorch, transformers and safetensors, in build/interop-venv
 #   make bench     times merging and state dict operations against copying the bytes, and looks at
-#                  huge checkpoints
+#                  huge checkpoints; times uploads to a stand-in Hub
 #   make clean     removes build/, dist/ and out/
 
 JOBS ?= $(shell nproc)
@@ -50,6 +50,7 @@ bench: build
 	python3 bench/merge_bench.py
 	python3 bench/scale.py
 	python3 bench/state_dict_bench.py
+	python3 bench/upload_bench.py
 
 install: build
 	cmake --build build -j $(JOBS) --target shardkit
