@@ -20,6 +20,7 @@ EVERYWHERE = None
 EXTERNAL = [
     (re.compile(r"nlohmann/"), {"json"}, False),
     (re.compile(r"hwy/"), {"tensor"}, False),
+    (re.compile(r"Eigen/"), {"tensor"}, False),
     (re.compile(r"libdeflate\.h$"), {"zip"}, False),
     (re.compile(r"xxh(ash|_x86dispatch)\.h$"), {"transfer"}, False),
     (re.compile(r"gloo/"), {"collective/gloo"}, False),

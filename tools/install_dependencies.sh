@@ -25,6 +25,7 @@ nlohmann-json3-dev  nlohmann/json.hpp      reading and writing JSON
 libcli11-dev        CLI/CLI.hpp            the command line
 libfmt-dev          fmt/format.h           formatted messages
 libhwy-dev          hwy/highway.h          vectorised conversions
+libeigen3-dev       eigen3/Eigen/Core      folding LoRA adapters into weights
 libdeflate-dev      libdeflate.h           CRC-32 of zip records
 libxxhash-dev       xxhash.h               hashes of output blocks
 libgloo-dev         gloo/context.h         ranks that are processes

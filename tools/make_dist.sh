@@ -14,6 +14,7 @@ out=$2
 # the licence.
 parts='
 CLI11         libcli11-dev
+Eigen3        libeigen3-dev
 fmt           libfmt-dev
 hwy           libhwy-dev
 libdeflate    libdeflate-dev

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "shardkit/checkpoint/fold.h"
 #include "shardkit/layout/box.h"
 #include "shardkit/layout/sharding.h"
 #include "shardkit/tensor/accumulate.h"
@@ -51,6 +52,7 @@ struct CatalogTensor {
   /// Where it is made of tensors of other names: the first of them. See merge/saved_catalog.h.
   std::string made_of;
   std::vector<Piece> pieces;  ///< by replica, then addend, then box offset
+  std::shared_ptr<const Fold> fold;  ///< what is added to what the pieces hold; null: nothing
 
   std::int64_t numel() const;
   /// Of the global tensor, dense, as stored.

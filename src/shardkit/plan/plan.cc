@@ -52,6 +52,24 @@ Status prove_file(const Catalog& catalog, const PlannedFile& file) {
   return {};
 }
 
+std::vector<std::shared_ptr<const CatalogTensor>> parts_of(const Fold& fold) {
+  std::vector<std::shared_ptr<const CatalogTensor>> parts = {fold.a, fold.b};
+  if (fold.magnitude) parts.push_back(fold.magnitude);
+  return parts;
+}
+
+Status prove_fold(const CatalogTensor& tensor, const Fold& fold) {
+  for (const auto& part : parts_of(fold)) {
+    if (part->fold)
+      return Error(ErrorCode::kInternal, "a fold of a folded tensor").of_tensor(part->name);
+    SHARDKIT_TRY(prove_whole(*part));
+    if (Status status = prove_arithmetic(*part, fold_dtype(tensor.dtype)); !status.ok())
+      return std::move(status).error().of_tensor(part->name);
+  }
+  SHARDKIT_TRY(fold_shape(tensor, fold));
+  return {};
+}
+
 }  // namespace
 
 Status prove_whole(const CatalogTensor& tensor) {
@@ -76,34 +94,40 @@ Status prove_whole(const CatalogTensor& tensor) {
   }
   if (piece != tensor.pieces.end())
     return Error(ErrorCode::kInternal, "a piece belongs to no layer").of_tensor(tensor.name);
-  return {};
+  return tensor.fold ? prove_fold(tensor, *tensor.fold) : Status();
+}
+
+void Plan::count_reads(const CatalogTensor& tensor) {
+  const bool compare = replicas_ == ReplicaPolicy::kCompare;
+  const auto copies = static_cast<std::uint64_t>(compare ? tensor.replicas : 1);
+  summary_.compared_replicas += copies - 1;
+  summary_.read_bytes +=
+      copies * static_cast<std::uint64_t>(tensor.addends) * unsigned_bytes(tensor.bytes());
+  for (const Piece& piece : tensor.pieces) summary_.pieces += compare || piece.replica == 0;
+  if (!tensor.fold) return;
+  summary_.folds += 1;
+  for (const auto& part : parts_of(*tensor.fold)) count_reads(*part);
 }
 
 Result<Plan> Plan::make(std::shared_ptr<const Catalog> catalog, std::vector<PlannedFile> files,
                         ReplicaPolicy replicas) {
   Plan plan;
-  PlanSummary& summary = plan.summary_;
+  plan.replicas_ = replicas;
   for (const PlannedFile& file : files) {
     SHARDKIT_TRY(prove_file(*catalog, file));
-    summary.write_bytes += file.bytes;
+    plan.summary_.write_bytes += file.bytes;
     for (const PlannedTensor& step : file.tensors) {
       const CatalogTensor& tensor = catalog->tensors[step.tensor];
       SHARDKIT_TRY(prove_whole(tensor));
       if (Status status = prove_arithmetic(tensor, step.dtype); !status.ok())
         return std::move(status).error().of_tensor(tensor.name);
-      const bool compare = replicas == ReplicaPolicy::kCompare;
-      const auto copies = static_cast<std::uint64_t>(compare ? tensor.replicas : 1);
-      summary.tensors += 1;
-      summary.casts += step.dtype != tensor.dtype ? 1 : 0;
-      summary.compared_replicas += copies - 1;
-      summary.read_bytes +=
-          copies * static_cast<std::uint64_t>(tensor.addends) * unsigned_bytes(tensor.bytes());
-      for (const Piece& piece : tensor.pieces) summary.pieces += compare || piece.replica == 0;
+      plan.summary_.tensors += 1;
+      plan.summary_.casts += step.dtype != tensor.dtype ? 1 : 0;
+      plan.count_reads(tensor);
     }
   }
   plan.catalog_ = std::move(catalog);
   plan.files_ = std::move(files);
-  plan.replicas_ = replicas;
   return plan;
 }
 

@@ -41,6 +41,7 @@ struct PlanSummary {
   std::uint64_t pieces = 0;            ///< source boxes that are read
   std::uint64_t compared_replicas = 0; ///< copies of tensors that are read to be compared
   std::uint64_t casts = 0;             ///< tensors written in another dtype than stored
+  std::uint64_t folds = 0;             ///< tensors into which an adapter is folded
   std::uint64_t read_bytes = 0;
   std::uint64_t write_bytes = 0;
 };
@@ -67,6 +68,9 @@ class Plan {
  private:
   Plan() = default;
 
+  /// Counts what reading a tensor takes.
+  void count_reads(const CatalogTensor& tensor);
+
   std::shared_ptr<const Catalog> catalog_;
   std::vector<PlannedFile> files_;
   ReplicaPolicy replicas_ = ReplicaPolicy::kCompare;
@@ -74,8 +78,8 @@ class Plan {
 };
 
 /// Proves that a tensor is whole: each of its layers covers it exactly once, and every piece
-/// lies in its storage.
-/// @error kIncomplete, naming tensor, rank and boxes
+/// lies in its storage; so do the parts of its fold, which fit it.
+/// @error kIncomplete, naming tensor, rank and boxes; as fold_shape
 Status prove_whole(const CatalogTensor& tensor);
 
 }  // namespace shardkit

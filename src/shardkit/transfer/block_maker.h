@@ -20,7 +20,8 @@ namespace shardkit {
 /// in the processor's cache. For one thread.
 class BlockMaker {
  public:
-  /// Buffers of this size, each allocated when first needed: the reader's, and the part.
+  /// Buffers of this size, each allocated when first needed: the reader's, and the part. Beyond
+  /// them FoldReader::bytes_needed().
   static constexpr std::size_t kBuffers = RangeReader::kBuffers + 1;
 
   /// @param files         shared by all makers

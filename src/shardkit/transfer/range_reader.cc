@@ -11,6 +11,7 @@
 #include "shardkit/tensor/convert.h"
 #include "shardkit/tensor/overflow.h"
 #include "shardkit/transfer/element_range.h"
+#include "shardkit/transfer/fold_reader.h"
 
 namespace shardkit {
 namespace {
@@ -42,8 +43,20 @@ std::optional<std::size_t> first_different_byte(const std::byte* a, const std::b
 
 }  // namespace
 
+RangeReader::RangeReader(FileCache& files, std::size_t buffer_bytes)
+    : boxes_(files, buffer_bytes), buffer_bytes_(buffer_bytes) {}
+
+RangeReader::~RangeReader() = default;
+
 Status RangeReader::read(const PieceIndex& pieces, std::int64_t begin, std::int64_t end,
                           DType dtype, ReplicaPolicy replicas, std::byte* target) {
+  if (!pieces.tensor().fold) return read_unfolded(pieces, begin, end, dtype, replicas, target);
+  if (!folds_) folds_ = std::make_unique<FoldReader>(*this);
+  return folds_->read(pieces, begin, end, dtype, replicas, target);
+}
+
+Status RangeReader::read_unfolded(const PieceIndex& pieces, std::int64_t begin, std::int64_t end,
+                                  DType dtype, ReplicaPolicy replicas, std::byte* target) {
   const CatalogTensor& tensor = pieces.tensor();
   // A transposed source yields short runs: the larger the tile, the longer they are.
   const std::size_t tile_bytes =

@@ -15,6 +15,8 @@
 
 namespace shardkit {
 
+class FoldReader;  // fold_reader.h
+
 /// Reads row-major ranges of whole tensors with bounded memory. For one thread.
 class RangeReader {
  public:
@@ -24,10 +26,11 @@ class RangeReader {
 
   /// @param files         shared by all readers; outlives this
   /// @param buffer_bytes  >= 4096
-  RangeReader(FileCache& files, std::size_t buffer_bytes)
-      : boxes_(files, buffer_bytes), buffer_bytes_(buffer_bytes) {}
+  RangeReader(FileCache& files, std::size_t buffer_bytes);
+  ~RangeReader();
 
-  /// Writes elements [begin, end) of the tensor, cast to `dtype`, to `target`.
+  /// Writes elements [begin, end) of the tensor, cast to `dtype`, to `target`; with its fold done
+  /// (transfer/fold_reader.h, whose memory comes on top of the buffers).
   ///
   /// Partial addends are combined one after another in mesh order, in fp32 (fp64 for fp64,
   /// integers exactly), and rounded once. With kCompare every replica is read and compared with
@@ -39,6 +42,10 @@ class RangeReader {
   /// @error kIo
   Status read(const PieceIndex& pieces, std::int64_t begin, std::int64_t end, DType dtype,
               ReplicaPolicy replicas, std::byte* target);
+
+  /// The same of what the pieces hold, whether the tensor has a fold or not.
+  Status read_unfolded(const PieceIndex& pieces, std::int64_t begin, std::int64_t end, DType dtype,
+                       ReplicaPolicy replicas, std::byte* target);
 
   /// Values that were too large for float16 and became infinite, in all that was read so far.
   std::uint64_t overflows() const { return overflows_; }
@@ -62,6 +69,7 @@ class RangeReader {
   std::unique_ptr<std::byte[]> replica_;
   std::unique_ptr<std::byte[]> accumulator_;
   std::uint64_t overflows_ = 0;
+  std::unique_ptr<FoldReader> folds_;  // made when first needed
 };
 
 /// The row-major position of the first element in which two tensors differ, bit by bit, as stored;

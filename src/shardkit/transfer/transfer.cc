@@ -13,6 +13,7 @@
 
 #include "shardkit/io/file_cache.h"
 #include "shardkit/transfer/block_maker.h"
+#include "shardkit/transfer/fold_reader.h"
 
 namespace shardkit {
 namespace {
@@ -28,17 +29,21 @@ struct Resources {
   std::size_t buffer_bytes;
 };
 
-Result<Resources> share_out(const TransferOptions& options, std::uint64_t blocks) {
+/// @param folding  bytes that each thread takes beyond its buffers
+Result<Resources> share_out(const TransferOptions& options, std::uint64_t blocks,
+                            std::uint64_t folding) {
   if (options.threads < 0)
     return Error(ErrorCode::kInvalidArgument, "a negative number of threads");
-  if (options.memory_budget < kLeastBudget)
+  const std::uint64_t least = kLeastBudget + folding;
+  if (options.memory_budget < least)
     return Error(ErrorCode::kInvalidArgument, "the memory budget is too small")
-        .expected(fmt::format("at least {} bytes", kLeastBudget))
+        .expected(fmt::format("at least {} bytes", least))
         .found(std::to_string(options.memory_budget));
   std::uint64_t threads = options.threads > 0 ? static_cast<std::uint64_t>(options.threads)
                                               : std::max(1u, std::thread::hardware_concurrency());
-  threads = std::min({threads, options.memory_budget / kLeastBudget, std::max<std::uint64_t>(blocks, 1)});
-  const std::uint64_t buffer = options.memory_budget / threads / BlockMaker::kBuffers;
+  threads = std::min({threads, options.memory_budget / least, std::max<std::uint64_t>(blocks, 1)});
+  const std::uint64_t buffer =
+      (options.memory_budget / threads - folding) / BlockMaker::kBuffers;
   return Resources{static_cast<int>(threads),
                    static_cast<std::size_t>(std::clamp<std::uint64_t>(buffer, kLeastBuffer, kMostBuffer))};
 }
@@ -130,7 +135,8 @@ void work(Shared& shared, std::size_t buffer_bytes) {
 Status transfer(const Plan& plan, FileSystem& fs, BlockSink& sink,
                 const TransferOptions& options) {
   const Blocks blocks(plan.files());
-  SHARDKIT_ASSIGN(const Resources resources, share_out(options, blocks.count()));
+  SHARDKIT_ASSIGN(const Resources resources, share_out(options, blocks.count(),
+                                                      FoldReader::bytes_needed(plan)));
   FileCache files(fs, kOpenFiles);
   Shared shared(plan, blocks, files, sink, options.cancel, resources.threads);
   const auto report = [&] {

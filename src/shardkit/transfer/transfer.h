@@ -62,7 +62,8 @@ struct TransferOptions {
   const std::atomic<bool>* cancel = nullptr;
 };
 
-/// Buffers for one thread take this much at least, so that a smaller budget is refused.
+/// Buffers for one thread take this much at least, so that a smaller budget is refused. Folds take
+/// FoldReader::bytes_needed() more for each thread.
 inline constexpr std::uint64_t kLeastBudget = 16u << 20;
 
 /// Reads the sources of every planned tensor and hands the files' blocks to the sink.
@@ -71,7 +72,7 @@ inline constexpr std::uint64_t kLeastBudget = 16u << 20;
 /// several errors the one of the first block is returned, so that the same input gives the same
 /// error.
 ///
-/// @error kInvalidArgument threads < 0, or the budget is below kLeastBudget
+/// @error kInvalidArgument threads < 0, or the budget is below what one thread needs
 /// @error kCancelled; as RangeReader::read and BlockSink::write
 Status transfer(const Plan& plan, FileSystem& fs, BlockSink& sink, const TransferOptions& options);
 
