@@ -61,6 +61,7 @@ json::Value to_json(const Inspection& inspection) {
   object.add("by_dtype", to_json(inspection.by_dtype));
   object.add("ties", to_array(inspection.ties));
   object.add("skipped", to_array(inspection.skipped));
+  object.add("lora", inspection.lora ? json::Value(to_json(*inspection.lora)) : json::Value());
   object.add("notes", to_array(inspection.notes));
   object.add("problems", to_array(inspection.problems));
   if (inspection.forecast) {
@@ -118,6 +119,7 @@ void print(const Inspection& inspection, std::ostream& out) {
   print_counts("tensors", inspection.by_kind, out);
   print_counts("dtypes", inspection.by_dtype, out);
   print_list("tied", inspection.ties, out);
+  if (inspection.lora) print_list("LoRA", {to_string(*inspection.lora)}, out);
   print_list("no tensor", inspection.skipped, out);
   print_list("note", inspection.notes, out);
   if (inspection.forecast) {

@@ -26,12 +26,16 @@ struct Arguments {
   std::string local_dir;
   std::string target_dir = "tmp";
   std::string hf_model_config_path;
+  std::string base_model_dir;
   std::string dtype = "bfloat16";
   std::vector<std::string> keep_dtype;
   std::string max_shard_size = "5GB";
   std::string memory_budget = "256MiB";
   std::string replicas = "compare";
   std::string plain_tensors = "auto";
+  std::string lora = "adapter";
+  std::string adapter;
+  std::optional<double> lora_alpha;
   int threads = 0;
   bool overwrite = false;
   bool keep_tied = false;
@@ -52,6 +56,7 @@ Result<MergeOptions> to_options(const Arguments& arguments) {
   options.local_dir = arguments.local_dir;
   options.target_dir = arguments.target_dir;
   options.hf_folder = arguments.hf_model_config_path;
+  options.base_model_dir = arguments.base_model_dir;
   SHARDKIT_ASSIGN(options.dtype, hf::parse_dtype_choice(arguments.dtype));
   options.dtype.keep = arguments.keep_dtype;
   SHARDKIT_ASSIGN(options.max_shard_bytes, parse_size(arguments.max_shard_size));
@@ -69,6 +74,11 @@ Result<MergeOptions> to_options(const Arguments& arguments) {
                                                          : PlainTensors::kAuto;
   options.existing = arguments.overwrite ? ExistingTarget::kReplace : ExistingTarget::kRefuse;
   options.keep_tied = arguments.keep_tied;
+  options.lora.mode = arguments.lora == "merge"          ? LoraMode::kMerge
+                      : arguments.lora == "adapter-only" ? LoraMode::kAdapterOnly
+                                                         : LoraMode::kAdapter;
+  options.lora.adapter = arguments.adapter;
+  options.lora.alpha = arguments.lora_alpha;
   options.durability = arguments.no_fsync ? Durability::kUnsynced : Durability::kSynced;
   return options;
 }
@@ -92,6 +102,8 @@ json::Object to_json(const MergeReport& report, std::string_view status) {
   object.add("tensors", report.summary.tensors);
   object.add("pieces", report.summary.pieces);
   object.add("casts", report.summary.casts);
+  object.add("folds", report.summary.folds);
+  object.add("lora", report.lora ? json::Value(to_json(*report.lora)) : json::Value());
   object.add("compared_replicas", report.summary.compared_replicas);
   object.add("bytes_read", report.summary.read_bytes);
   object.add("bytes_written", report.summary.write_bytes);
@@ -204,6 +216,9 @@ void add_merge_command(CLI::App& app, Streams& streams, int& result) {
       ->capture_default_str();
   command->add_option("--hf-model-config-path", arguments->hf_model_config_path,
                       "Folder with config and tokenizer; default: huggingface/ beside the shards");
+  command->add_option("--base-model-dir", arguments->base_model_dir,
+                      "Folder of the model that was trained, where the shards hold a LoRA adapter "
+                      "alone");
   command->add_option("--dtype", arguments->dtype,
                       "bfloat16, float16, float32, keep (as stored) or auto (as config.json says)")
       ->capture_default_str();
@@ -229,6 +244,15 @@ void add_merge_command(CLI::App& app, Streams& streams, int& result) {
                       "beside sharded tensors, else chunks of dimension 0)")
       ->check(CLI::IsMember({"auto", "replicate", "concat"}))
       ->capture_default_str();
+  command->add_option("--lora", arguments->lora,
+                      "Of a checkpoint with a LoRA adapter: adapter (the base model, and the "
+                      "adapter in lora_adapter/), merge (fold it in) or adapter-only")
+      ->check(CLI::IsMember({"adapter", "merge", "adapter-only"}))
+      ->capture_default_str();
+  command->add_option("--adapter", arguments->adapter, "Which of several LoRA adapters");
+  command->add_option("--lora-alpha", arguments->lora_alpha,
+                      "lora_alpha, where no file beside the shards says it")
+      ->check(CLI::PositiveNumber);
   command->add_flag("--keep-tied", arguments->keep_tied,
                     "Write tied embeddings twice, as some loaders want it");
   command->add_flag("--overwrite", arguments->overwrite,

@@ -20,6 +20,7 @@ namespace {
 struct Arguments {
   std::string folder;
   std::string local_dir;
+  std::string base_model_dir;
   int threads = 0;
   bool quiet = false;
   bool json = false;
@@ -35,7 +36,8 @@ Result<VerifyReport> run_verify(const Arguments& arguments, ProgressLine& progre
   if (!arguments.quiet)
     options.on_progress = [&progress](const Progress& now) { progress.update(now); };
   SHARDKIT_ASSIGN(VerifyReport shards, verify_against_checkpoint(fs, arguments.folder,
-                                                                 arguments.local_dir, options));
+                                                                 arguments.local_dir, options,
+                                                                 arguments.base_model_dir));
   for (std::string& difference : shards.differences)
     report.differences.push_back("against the checkpoint: " + std::move(difference));
   return report;
@@ -88,6 +90,8 @@ void add_verify_command(CLI::App& app, Streams& streams, int& result) {
   command->add_option("folder", arguments->folder, "Folder that a merge wrote")->required();
   command->add_option("--local-dir", arguments->local_dir,
                       "Checkpoint: compare every weight with the shards, too");
+  command->add_option("--base-model-dir", arguments->base_model_dir,
+                      "As the merge of a LoRA adapter alone had it");
   command->add_option("--threads", arguments->threads, "Threads; 0: as many as cores")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

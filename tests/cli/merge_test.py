@@ -76,7 +76,7 @@ class MergeTest(program.ProgramTest):
         for flag in ["--backend", "--local_dir", "--target_dir", "--hf_model_config_path", "--dtype",
                      "--max-shard-size", "--threads", "--memory-budget", "--overwrite", "--quiet",
                      "--json", "--replicas", "--plain-tensors", "--keep-tied", "--no-fsync", "--keep-dtype",
-                     "--dry-run"]:
+                     "--dry-run", "--lora", "--lora-alpha", "--adapter", "--base_model_dir"]:
             self.assertIn(flag.replace("_", "-"), text.replace("_", "-"))
         self.assertRegex(self.run_program("--version", exit_code=0).stdout,
                          r"^shardkit \d+\.\d+\.\d+\n$")
@@ -150,11 +150,6 @@ class MergeTest(program.ProgramTest):
         self.merge(case, "--keep-tied", "--overwrite")
         self.assertEqual(program.read_model(self.out),
                          program.read_safetensors(case / "expected.safetensors"))
-
-    def test_lora_names_are_kept_with_a_warning(self):
-        done = self.merge(FIXTURES / "torch-2.13.0" / "lora_bf16_w2", "--quiet")
-        self.assertRegex(done.stderr, "(?i)warning.*LoRA")
-        self.assertTrue(any("lora_A" in name for name in program.read_model(self.out)))
 
     def test_entries_that_are_no_tensors_are_listed(self):
         done = self.merge(FIXTURES / "torch-2.13.0" / "buffers_mixed_w4")

@@ -59,12 +59,19 @@ def read_model(folder):
     return tensors
 
 
-def expected_tensors(case):
-    """What a merge of a case must hold, in the order of its state dict where that is recorded."""
+def model_tensors(case):
+    """The tensors of a case's model: without an adapter, and under clean names."""
     tensors = read_file(case / "expected.safetensors")
     record = case / "expected.json"
     if record.exists():
         tensors = {name: tensors[name] for name in json.loads(record.read_text())["tensors"]}
+    return {name.removeprefix("base_model.model.").replace(".base_layer", ""): tensor
+            for name, tensor in tensors.items() if "lora_" not in name}
+
+
+def expected_tensors(case):
+    """What a merge of a case must hold, in the order of its state dict where that is recorded."""
+    tensors = model_tensors(case)
     if (config_of(case) or {}).get("tie_word_embeddings"):
         alias = tensors.pop("lm_head.weight")
         assert torch.equal(alias, tensors["model.embed_tokens.weight"])

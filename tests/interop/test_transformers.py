@@ -9,8 +9,7 @@ import transformers
 import checkpoints
 from checkpoints import case_id, fixture_cases
 
-# PEFT names are kept as they are; that folder is no plain model yet.
-MODELS = [c for c in fixture_cases() if checkpoints.config_of(c) and not c.name.startswith("lora")]
+MODELS = [c for c in fixture_cases() if checkpoints.config_of(c)]
 AUTO = {"Qwen2ForCausalLM": transformers.AutoModelForCausalLM,
         "Qwen2ForTokenClassification": transformers.AutoModelForTokenClassification}
 
@@ -43,7 +42,7 @@ def reference(case, dtype):
     """A model of the same configuration, with the expected weights put in by PyTorch."""
     config = transformers.AutoConfig.from_pretrained(case / "huggingface")
     model = auto_class(case).from_config(config, dtype=dtype)
-    tensors = {k: v.to(dtype) for k, v in checkpoints.read_file(case / "expected.safetensors").items()}
+    tensors = {k: v.to(dtype) for k, v in checkpoints.model_tensors(case).items()}
     missing, unexpected = model.load_state_dict(tensors, strict=False)
     assert not missing and not unexpected, (missing, unexpected)
     return model.eval()

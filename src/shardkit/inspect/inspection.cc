@@ -6,11 +6,9 @@
 
 #include "shardkit/inspect/value_rows.h"
 #include "shardkit/io/path.h"
+#include "shardkit/merge/decide_output.h"
 #include "shardkit/merge/fsdp_merger.h"
 #include "shardkit/merge/merge_source.h"
-#include "shardkit/merge/output_plan.h"
-#include "shardkit/merge/saved_catalog.h"
-#include "shardkit/merge/tied_tensors.h"
 #include "shardkit/safetensors/reader.h"
 #include "shardkit/safetensors/sharded_index.h"
 #include "shardkit/torch_pt/reader.h"
@@ -108,21 +106,12 @@ void add_catalog(const Catalog& catalog, Inspection& inspection) {
     inspection.skipped.push_back(fmt::format("{} ({})", entry.name, entry.kind));
 }
 
-/// What a merge with default options would write; ties that only their bytes decide are assumed
-/// equal.
-Result<MergeForecast> forecast_merge(const MergeSource& source) {
+/// What a merge with default options writes.
+MergeForecast forecast_merge(const MergeSource& source, const OutputDecision& decision) {
   const MergeOptions defaults;
-  std::vector<bool> dropped(source.catalog->tensors.size(), false);
-  for (const Tie& tie : find_ties(source))
-    if (tie.state != TieState::kDifferent) dropped[tie.alias] = true;
-  SHARDKIT_ASSIGN(const SavedCatalog saved, saved_catalog(source, std::move(dropped)));
-  OutputOptions options;
-  options.dtype = defaults.dtype;
-  options.max_shard_bytes = defaults.max_shard_bytes;
-  SHARDKIT_ASSIGN(const OutputPlan output, plan_output(source, saved, options));
   MergeForecast forecast;
-  forecast.weight_bytes = output.plan.summary().write_bytes;
-  forecast.weight_files = output.plan.files().size();
+  forecast.weight_bytes = decision.output.plan.summary().write_bytes;
+  forecast.weight_files = decision.output.plan.files().size();
   forecast.sidecar_files = source.sidecars.size();
   forecast.memory_bytes = defaults.transfer.memory_budget;
   forecast.dtype = torch_name(defaults.dtype.dtype);
@@ -142,12 +131,13 @@ Inspection inspect_checkpoint(FileSystem& fs, CheckpointFolder folder) {
     return inspection;
   }
   add_catalog(*source->catalog, inspection);
-  auto forecast = forecast_merge(*source);
-  if (forecast.ok()) {
-    inspection.forecast = *forecast;
-  } else {
-    inspection.problems.push_back(forecast.error().message());
+  const auto decision = decide_output(fs, *source, OutputChoices{}, TensorBytes::kUnread);
+  if (!decision.ok()) {
+    inspection.problems.push_back(decision.error().message());
+    return inspection;
   }
+  inspection.lora = decision->lora;
+  inspection.forecast = forecast_merge(*source, *decision);
   return inspection;
 }
 

@@ -10,6 +10,7 @@
 #include "shardkit/base/dims.h"
 #include "shardkit/base/result.h"
 #include "shardkit/io/file_system.h"
+#include "shardkit/merge/lora_summary.h"
 
 namespace shardkit {
 
@@ -61,6 +62,7 @@ struct Inspection {
   std::vector<std::string> skipped;  ///< entries that are no tensors
   std::vector<std::string> notes;
   std::vector<std::string> problems;  ///< why a merge would be refused, or a file is not whole
+  std::optional<LoraSummary> lora;    ///< of a checkpoint with an adapter
   std::optional<MergeForecast> forecast;
 };
 

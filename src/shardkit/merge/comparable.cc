@@ -8,6 +8,7 @@
 #include "shardkit/checkpoint/discover.h"
 #include "shardkit/compare/catalog_of.h"
 #include "shardkit/compare/model_weights.h"
+#include "shardkit/merge/lora_catalog.h"
 #include "shardkit/merge/merge_source.h"
 #include "shardkit/merge/plain_tensors.h"
 #include "shardkit/merge/saved_catalog.h"
@@ -19,10 +20,12 @@ Result<Comparable> open_checkpoint_to_compare(FileSystem& fs, CheckpointFolder f
                                               const std::string& hf_folder, PlainTensors plain) {
   SHARDKIT_ASSIGN(MergeSource source, open_merge_source(fs, std::move(folder), hf_folder, plain));
   SHARDKIT_TRY(check_concatenated(fs, source, source.catalog->tensors));
+  SHARDKIT_ASSIGN(LoraCatalog lora, take_lora_apart(fs, source, {}));
   Comparable result;
   result.path = source.checkpoint.path;
   result.kind = fmt::format("FSDP checkpoint of {} ranks", source.checkpoint.world_size);
   // A reference holds experts and names as they are published.
+  source.catalog = lora.model;
   SHARDKIT_ASSIGN(SavedCatalog saved,
                   saved_catalog(source, std::vector<bool>(source.catalog->tensors.size(), false)));
   result.catalog = std::move(saved.catalog);
@@ -31,6 +34,9 @@ Result<Comparable> open_checkpoint_to_compare(FileSystem& fs, CheckpointFolder f
   result.notes.insert(result.notes.end(), result.catalog->warnings.begin(),
                       result.catalog->warnings.end());
   result.notes.insert(result.notes.end(), saved.warnings.begin(), saved.warnings.end());
+  if (lora.summary)
+    result.notes.push_back(fmt::format("the base model is compared, without its adapter ({})",
+                                       to_string(*lora.summary)));
   return result;
 }
 

@@ -24,11 +24,13 @@ struct Comparable {
   std::vector<std::string> notes;
 };
 
-/// A folder that discover_checkpoint() knows is a checkpoint; all else is for read_weights().
+/// A folder that discover_checkpoint() knows is a checkpoint; all else is for read_weights(). Of one
+/// with a LoRA adapter the base model is taken, under clean names.
 ///
 /// @param hf_folder  of a checkpoint: as for open_merge_source
 /// @param plain      of a checkpoint; as a merge, what is ambiguous is refused
-/// @error as discover_checkpoint, open_merge_source, check_concatenated, read_weights, catalog_of
+/// @error as discover_checkpoint, open_merge_source, check_concatenated, take_lora_apart,
+///        read_weights, catalog_of
 Result<Comparable> open_comparable(FileSystem& fs, const std::string& path,
                                    const std::string& hf_folder = {},
                                    PlainTensors plain = PlainTensors::kAuto);

@@ -36,12 +36,11 @@ Result<std::vector<Difference>> compare_with_reference(FileSystem& fs,
                                                        const Dict& reference,
                                                        const TransferOptions& options) {
   SHARDKIT_ASSIGN(Catalog catalog, catalog_of(reference));
-  const std::shared_ptr<const Catalog>& saved = decision.output.plan.shared_catalog();
   const hf::DTypeChoice as_stored{hf::DTypeChoice::Kind::kKeep, {}};
   const hf::ModelConfig* config = source.config ? &*source.config : nullptr;
   SHARDKIT_ASSIGN(
       const Comparison comparison,
-      compare_catalogs(fs, {saved, decision.choices.dtype, config},
+      compare_catalogs(fs, {decision.model, decision.choices.dtype, config},
                        {std::make_shared<const Catalog>(std::move(catalog)), as_stored, nullptr},
                        {{}, decision.choices.replicas, options}));
   std::map<std::string, std::string, std::less<>> by_name;
@@ -57,7 +56,7 @@ Result<std::vector<Difference>> compare_with_reference(FileSystem& fs,
     result.push_back({StatePath{{found->first}}, std::move(found->second)});
     by_name.erase(found);
   };
-  for (const CatalogTensor& tensor : saved->tensors) take(tensor.name);
+  for (const CatalogTensor& tensor : decision.model->tensors) take(tensor.name);
   for (const auto& [key, value] : reference.items)
     if (const auto* name = key.get_if<std::string>()) take(*name);
   return result;

@@ -65,9 +65,12 @@ std::size_t count_guessed(const Catalog& catalog) {
 Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
                                      OutputChoices choices, TensorBytes bytes) {
   const Catalog& catalog = *source.catalog;
-  Decided decided;
   SHARDKIT_ASSIGN(choices.dtype,
                   hf::resolve(choices.dtype, source.config ? &*source.config : nullptr));
+  SHARDKIT_ASSIGN(LoraCatalog lora, take_lora_apart(fs, source, choices.lora));
+  Decided decided;
+  decided.notes = std::move(lora.notes);
+  decided.warnings = std::move(lora.warnings);
   if (bytes == TensorBytes::kRead) {
     SHARDKIT_TRY(check_concatenated(fs, source, catalog.tensors));
   } else if (const std::size_t guessed = count_guessed(catalog); guessed > 0) {
@@ -75,20 +78,25 @@ Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
         fmt::format("{} plain tensors are taken for chunks; a merge refuses ranks that are all "
                     "equal", guessed));
   }
-  decided.dropped.assign(catalog.tensors.size(), false);
-  std::vector<Tie> ties = find_ties(source);
-  if (bytes == TensorBytes::kRead) SHARDKIT_TRY(settle_ties(fs, catalog, ties));
-  for (const Tie& tie : ties) decide_tie(catalog, tie, choices.keep_tied, decided);
-  SHARDKIT_ASSIGN(const SavedCatalog saved, saved_catalog(source, std::move(decided.dropped)));
+  MergeSource model = source;
+  model.catalog = lora.model;
+  decided.dropped.assign(model.catalog->tensors.size(), false);
+  std::vector<Tie> ties = find_ties(model);
+  if (bytes == TensorBytes::kRead) SHARDKIT_TRY(settle_ties(fs, *model.catalog, ties));
+  for (const Tie& tie : ties) decide_tie(*model.catalog, tie, choices.keep_tied, decided);
+  SHARDKIT_ASSIGN(const SavedCatalog saved, saved_catalog(model, std::move(decided.dropped)));
   append(saved.notes, decided.notes);
   append(saved.warnings, decided.warnings);
   decide_kept_dtypes(source, saved, choices.dtype, decided.notes, decided.warnings);
   check_head(source, saved, decided.warnings);
   SHARDKIT_ASSIGN(OutputPlan output,
-                  plan_output(source, saved,
+                  plan_output(source, saved, std::move(lora.adapter),
                               {choices.dtype, choices.max_shard_bytes, choices.replicas}));
   return OutputDecision{std::move(output),
                         source.catalog,
+                        saved.catalog,
+                        std::move(lora.adapter_config),
+                        std::move(lora.summary),
                         std::move(choices),
                         bytes,
                         std::move(decided.dropped_ties),

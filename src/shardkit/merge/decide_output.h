@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "shardkit/checkpoint/catalog_builder.h"
 #include "shardkit/hf/dtype_choice.h"
 #include "shardkit/io/file_system.h"
+#include "shardkit/merge/lora_adapter.h"
+#include "shardkit/merge/lora_catalog.h"
 #include "shardkit/merge/merge_source.h"
 #include "shardkit/merge/output_plan.h"
 #include "shardkit/plan/plan.h"
@@ -23,6 +26,7 @@ struct OutputChoices {
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   PlainTensors plain = PlainTensors::kAuto;
   bool keep_tied = false;  ///< write a tied alias though it equals its canonical tensor
+  LoraChoice lora;
 };
 
 /// Whether a decision may look at tensor bytes.
@@ -32,17 +36,24 @@ enum class TensorBytes {
 };
 
 struct OutputDecision {
-  OutputPlan output;                       ///< its catalog holds the tensors as they are saved
-  std::shared_ptr<const Catalog> held;     ///< the checkpoint's catalog that was decided about
+  OutputPlan output;                      ///< its catalog holds model and adapter
+  std::shared_ptr<const Catalog> held;    ///< the checkpoint's catalog that was decided about
+  std::shared_ptr<const Catalog> model;   ///< the model's tensors as they are saved
+  std::string adapter_config;             ///< text of kAdapterConfigName; empty: no such file
+  std::optional<LoraSummary> lora;        ///< none: no adapter in the checkpoint
   OutputChoices choices;                  ///< with the dtype resolved: never kAuto
   TensorBytes bytes = TensorBytes::kRead;
   std::vector<std::string> dropped_ties;  ///< aliases left out
   std::vector<std::string> notes;
   std::vector<std::string> warnings;
+
+  /// Whether a model is written, with config and tokenizer, and not an adapter alone.
+  bool has_model() const { return !model->tensors.empty(); }
 };
 
-/// Decides and proves it. @error as check_concatenated, settle_ties, hf::resolve,
-/// saved_catalog and plan_output
+/// Decides and proves it.
+/// @error as take_lora_apart, check_concatenated, settle_ties, hf::resolve, saved_catalog and
+///        plan_output
 Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
                                      OutputChoices choices, TensorBytes bytes);
 

@@ -14,8 +14,11 @@ FileSink::FileSink(FileSystem& fs, StagedFolder& stage, BlockJournal& journal, c
     const auto info = fs.info(stage.content_path(file.name));
     outputs_.push_back({nullptr, info.ok(), blocks});
     hashes_.emplace_back(blocks, 0);
-    for (const PlannedTensor& step : file.tensors)
-      may_overflow_ |= may_overflow_float16(plan.catalog().tensors[step.tensor].dtype, step.dtype);
+    for (const PlannedTensor& step : file.tensors) {
+      const CatalogTensor& tensor = plan.catalog().tensors[step.tensor];
+      may_overflow_ |= may_overflow_float16(
+          tensor.fold ? fold_dtype(tensor.dtype) : tensor.dtype, step.dtype);
+    }
   }
 }
 

@@ -28,6 +28,7 @@ Status check_target_is_no_input(const MergeOptions& options, const MergeSource& 
   const std::string target = resolved_path(options.target_dir);
   std::vector<std::string> inputs = {source.checkpoint.path};
   if (source.hf_folder) inputs.push_back(*source.hf_folder);
+  if (source.base_folder) inputs.push_back(*source.base_folder);
   for (const std::string& input : inputs)
     if (is_within(resolved_path(input), target))
       return Error(ErrorCode::kInvalidArgument, "the target holds the checkpoint to be merged")
@@ -105,11 +106,9 @@ Result<std::vector<ManifestFile>> write_weights(FileSystem& fs, const MergeOptio
   return files;
 }
 
-/// Writes everything but the weights. config.json gets the dtype of the weights; other sidecars are
-/// copied as they are.
-Status write_others(FileSystem& fs, const MergeSource& source, const OutputDecision& decision,
-                    StagedFolder& stage, std::vector<ManifestFile> files) {
-  SmallFileWriter writer(fs, stage, files);
+/// config.json gets the dtype of the weights; others are copied as they are.
+Status write_sidecars(const MergeSource& source, const OutputDecision& decision,
+                      SmallFileWriter& writer) {
   for (const hf::SidecarFile& file : source.sidecars) {
     if (file.path == "config.json" && source.config && decision.output.config_dtype) {
       SHARDKIT_ASSIGN(const std::string text,
@@ -119,6 +118,16 @@ Status write_others(FileSystem& fs, const MergeSource& source, const OutputDecis
       SHARDKIT_TRY(writer.copy(join_path(*source.hf_folder, file.path), file.path));
     }
   }
+  return {};
+}
+
+/// Writes everything but the weights.
+Status write_others(FileSystem& fs, const MergeSource& source, const OutputDecision& decision,
+                    StagedFolder& stage, std::vector<ManifestFile> files) {
+  SmallFileWriter writer(fs, stage, files);
+  if (!decision.adapter_config.empty())
+    SHARDKIT_TRY(writer.write(kAdapterConfigName, decision.adapter_config));
+  if (decision.has_model()) SHARDKIT_TRY(write_sidecars(source, decision, writer));
   if (decision.output.index)
     SHARDKIT_TRY(writer.write(safetensors::kIndexFileName, *decision.output.index));
   return writer.write(kManifestName, manifest_text(source, decision, files));
@@ -156,7 +165,8 @@ Result<const MergeSource*> FSDPModelMerger::open_source() {
   if (!source_) {
     SHARDKIT_ASSIGN(const CheckpointFolder* checkpoint, find_checkpoint());
     SHARDKIT_ASSIGN(source_,
-                    open_merge_source(fs_, *checkpoint, options_.hf_folder, options_.plain));
+                    open_merge_source(fs_, *checkpoint, options_.hf_folder, options_.plain,
+                                      options_.base_model_dir));
   }
   return &*source_;
 }
@@ -179,7 +189,8 @@ Result<std::shared_ptr<const Catalog>> FSDPModelMerger::load_and_merge_state_dic
 
 Result<Tensor> FSDPModelMerger::merge_by_placement(std::string_view name) {
   SHARDKIT_ASSIGN(const MergeSource* source, open_source());
-  const std::vector<CatalogTensor>& tensors = source->catalog->tensors;
+  SHARDKIT_ASSIGN(const LoraCatalog lora, take_lora_apart(fs_, *source, options_.lora));
+  const std::vector<CatalogTensor>& tensors = lora.model->tensors;
   const auto tensor = std::find_if(tensors.begin(), tensors.end(),
                                    [name](const CatalogTensor& t) { return t.name == name; });
   if (tensor == tensors.end())
@@ -187,9 +198,12 @@ Result<Tensor> FSDPModelMerger::merge_by_placement(std::string_view name) {
         .in_file(source->checkpoint.path)
         .of_tensor(name);
   SHARDKIT_TRY(check_concatenated(fs_, *source, {&*tensor, 1}));
+  if (const Fold* fold = tensor->fold.get())
+    for (const CatalogTensor* part : {fold->a.get(), fold->b.get(), fold->magnitude.get()})
+      if (part != nullptr) SHARDKIT_TRY(check_concatenated(fs_, *source, {part, 1}));
   SHARDKIT_ASSIGN(const hf::DTypeChoice dtype,
                   hf::resolve(options_.dtype, source->config ? &*source->config : nullptr));
-  return merge_to_memory(fs_, source->catalog, static_cast<std::size_t>(tensor - tensors.begin()),
+  return merge_to_memory(fs_, lora.model, static_cast<std::size_t>(tensor - tensors.begin()),
                          hf::output_dtype(dtype, tensor->name, tensor->dtype), options_.replicas,
                          options_.transfer);
 }

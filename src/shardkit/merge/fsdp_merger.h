@@ -28,6 +28,7 @@ struct MergeOptions : OutputChoices {
   std::string local_dir;   ///< the checkpoint: see discover_checkpoint
   std::string target_dir;  ///< the folder to appear
   std::string hf_folder;   ///< empty: `huggingface/` beside the shards, if it is there
+  std::string base_model_dir;  ///< the model that was trained: see open_merge_source; may be empty
   ExistingTarget existing = ExistingTarget::kRefuse;
   Durability durability = Durability::kSynced;
   TransferOptions transfer;  ///< threads, memory, progress
@@ -58,11 +59,12 @@ class FSDPModelMerger {
   /// @error as get_world_size, open_merge_source
   Result<std::shared_ptr<const Catalog>> load_and_merge_state_dicts();
 
-  /// One tensor, whole, contiguous and in memory, in the dtype that the merge gives it: joined by
-  /// its placements on any mesh, replicas compared, addends reduced, whatever a merge refuses
-  /// refused. A tied alias that a merge leaves out can be had.
-  /// @error kNotFound no such tensor; as load_and_merge_state_dicts, check_concatenated,
-  ///        merge_to_memory
+  /// One tensor of the model, whole, contiguous and in memory, in the dtype that the merge gives it:
+  /// joined by its placements on any mesh, replicas compared, addends reduced, an adapter folded in
+  /// where options say so, whatever a merge refuses refused. A tied alias that a merge leaves out
+  /// can be had.
+  /// @error kNotFound no such tensor; as load_and_merge_state_dicts, take_lora_apart,
+  ///        check_concatenated, merge_to_memory
   Result<Tensor> merge_by_placement(std::string_view name);
 
   /// Where the merge and a reference differ; nothing: nowhere. See compare_with_reference.

@@ -37,7 +37,8 @@ json::Array text_array(const std::vector<std::string>& texts) {
   return array;
 }
 
-json::Object options_object(const OutputChoices& choices) {
+json::Object options_object(const OutputDecision& decision) {
+  const OutputChoices& choices = decision.choices;
   json::Object options;
   const bool keep = choices.dtype.kind == hf::DTypeChoice::Kind::kKeep;
   options.add("dtype", keep ? "keep" : torch_name(choices.dtype.dtype));
@@ -46,6 +47,10 @@ json::Object options_object(const OutputChoices& choices) {
   options.add("replicas", replica_text(choices.replicas));
   options.add("plain_tensors", plain_text(choices.plain));
   options.add("keep_tied", choices.keep_tied);
+  if (!decision.lora) return options;
+  options.add("lora", to_string(choices.lora.mode));
+  options.add("adapter", choices.lora.adapter);
+  options.add("lora_alpha", choices.lora.alpha ? json::Value(*choices.lora.alpha) : json::Value());
   return options;
 }
 
@@ -66,6 +71,16 @@ json::Object file_object(const ManifestFile& file) {
   object.add("bytes", file.bytes);
   object.add("xxh3_64", std::move(hashes));
   return object;
+}
+
+/// What decides the bytes of folded tensors and of adapter_config.json, beyond the inputs that are
+/// told by size and time.
+std::string lora_hash(const OutputDecision& decision) {
+  std::string text = decision.adapter_config;
+  for (const CatalogTensor& tensor : decision.model->tensors)
+    if (tensor.fold)
+      text += fmt::format("\n{} {} {}", tensor.name, tensor.fold->scale, tensor.fold->transposed);
+  return hash_text(block_hash(std::as_bytes(std::span(text))));
 }
 
 json::Object tensor_object(const CatalogTensor& tensor, const PlannedTensor& step,
@@ -156,6 +171,18 @@ Result<ManifestFile> parse_file(const json::Value& object) {
   return file;
 }
 
+Result<LoraChoice> parse_lora_choice(const json::Value& options) {
+  LoraChoice choice;
+  SHARDKIT_ASSIGN(const std::string mode, text_member(options, "lora"));
+  SHARDKIT_ASSIGN(choice.adapter, text_member(options, "adapter"));
+  for (const LoraMode value : {LoraMode::kMerge, LoraMode::kAdapterOnly})
+    if (mode == to_string(value)) choice.mode = value;
+  const json::Value* alpha = options.find("lora_alpha");
+  if (const auto* number = alpha != nullptr ? alpha->get_if<double>() : nullptr)
+    choice.alpha = *number;
+  return choice;
+}
+
 Result<OutputChoices> parse_choices(const json::Value& options) {
   OutputChoices choices;
   SHARDKIT_ASSIGN(const std::string dtype, text_member(options, "dtype"));
@@ -172,6 +199,9 @@ Result<OutputChoices> parse_choices(const json::Value& options) {
     if (plain == plain_text(value)) choices.plain = value;
   const json::Value* keep = options.find("keep_tied");
   if (const auto* flag = keep != nullptr ? keep->get_if<bool>() : nullptr) choices.keep_tied = *flag;
+  if (options.find("lora") != nullptr) {
+    SHARDKIT_ASSIGN(choices.lora, parse_lora_choice(options));
+  }
   return choices;
 }
 
@@ -179,13 +209,12 @@ Result<OutputChoices> parse_choices(const json::Value& options) {
 
 std::string manifest_text(const MergeSource& source, const OutputDecision& decision,
                           const std::vector<ManifestFile>& files) {
-  const Catalog& catalog = *source.catalog;
   ManifestWriter writer;
   writer.member("shardkit_version", compact(json::Value(version())));
-  writer.member("options", compact(options_object(decision.choices)));
-  writer.member("world_size", std::to_string(catalog.world_size));
+  writer.member("options", compact(options_object(decision)));
+  writer.member("world_size", std::to_string(source.catalog->world_size));
   writer.begin_list("sources");
-  for (const SourceFile& file : catalog.files) writer.entry(source_object(file));
+  for (const SourceFile& file : source.catalog->files) writer.entry(source_object(file));
   writer.end_list();
   writer.member("block_bytes", std::to_string(kBlockBytes));
   writer.begin_list("files");
@@ -198,6 +227,7 @@ std::string manifest_text(const MergeSource& source, const OutputDecision& decis
           tensor_object(decision.output.plan.catalog().tensors[step.tensor], step, file.name));
   writer.end_list();
   writer.member("dropped_ties", compact(text_array(decision.dropped_ties)));
+  if (decision.lora) writer.member("lora", compact(to_json(*decision.lora)));
   return std::move(writer).finish();
 }
 
@@ -245,7 +275,8 @@ std::string merge_identity(const MergeSource& source, const OutputDecision& deci
   }
   json::Object identity;
   identity.add("shardkit_version", version());
-  identity.add("options", options_object(decision.choices));
+  identity.add("options", options_object(decision));
+  if (decision.lora) identity.add("lora", lora_hash(decision));
   identity.add("inputs", std::move(inputs));
   identity.add("sidecars", std::move(sidecars));
   identity.add("files", std::move(heads));

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "shardkit/hf/lora.h"
 #include "shardkit/merge/device_mesh_info.h"
 #include "shardkit/merge/manifest.h"
 #include "shardkit/safetensors/sharded_index.h"
@@ -22,15 +19,6 @@ void warn(const MergeSource& source, MergeReport& report) {
         fmt::format("'{}' has no config.json: transformers cannot load the result",
                     *source.hf_folder));
   }
-  const auto& tensors = source.catalog->tensors;
-  const auto lora = std::count_if(tensors.begin(), tensors.end(), [](const CatalogTensor& tensor) {
-    return hf::is_lora_name(tensor.name);
-  });
-  if (lora > 0)
-    report.warnings.push_back(fmt::format(
-        "THIS IS NO PLAIN MODEL YET: {} of {} tensors have LoRA names (lora_A, base_layer, ...); "
-        "they are written as they are and the adapter is not folded in, so a loader will not "
-        "match them", lora, tensors.size()));
 }
 
 /// Tensors that a warning names.
@@ -65,13 +53,17 @@ MergeReport make_merge_report(const MergeSource& source, const OutputDecision& d
   report.summary = decision.output.plan.summary();
   for (const PlannedFile& file : decision.output.plan.files())
     report.weights.push_back({file.name, file.bytes});
-  for (const hf::SidecarFile& file : source.sidecars) {
-    report.sidecars.push_back(file.path);
-    if (file.path == "config.json" && source.config)
-      report.config_dtype = decision.output.config_dtype;
+  if (decision.has_model()) {
+    for (const hf::SidecarFile& file : source.sidecars) {
+      report.sidecars.push_back(file.path);
+      if (file.path == "config.json" && source.config)
+        report.config_dtype = decision.output.config_dtype;
+    }
   }
   if (decision.output.index) report.sidecars.emplace_back(safetensors::kIndexFileName);
   report.sidecars.emplace_back(kManifestName);
+  if (!decision.adapter_config.empty()) report.sidecars.emplace_back(kAdapterConfigName);
+  report.lora = decision.lora;
   report.dropped_ties = decision.dropped_ties;
   for (const SkippedEntry& entry : source.catalog->skipped)
     report.skipped.push_back(fmt::format("{} ({})", entry.name, entry.kind));
@@ -82,7 +74,7 @@ MergeReport make_merge_report(const MergeSource& source, const OutputDecision& d
   report.notes.insert(report.notes.end(), decision.notes.begin(), decision.notes.end());
   report.warnings = source.catalog->warnings;
   report.warnings.insert(report.warnings.end(), decision.warnings.begin(), decision.warnings.end());
-  warn(source, report);
+  if (decision.has_model()) warn(source, report);
   return report;
 }
 

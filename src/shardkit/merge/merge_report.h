@@ -34,6 +34,7 @@ struct MergeReport {
   std::vector<std::string> sidecars; ///< the other files, index and manifest among them
   std::optional<DType> config_dtype; ///< as written into config.json
   PlanSummary summary;
+  std::optional<LoraSummary> lora;   ///< none: no adapter in the checkpoint
   std::uint64_t blocks_kept = 0;     ///< taken over from a run that was killed
   std::vector<Overflow> overflows;   ///< tensors with values too large for float16
   std::vector<std::string> dropped_ties;   ///< aliases left out

@@ -23,14 +23,20 @@ struct MergeSource {
   std::optional<std::string> hf_folder;     ///< where sidecars come from; none: weights alone
   std::optional<hf::ModelConfig> config;    ///< of hf_folder's config.json, if it has one
   std::vector<hf::SidecarFile> sidecars;    ///< of hf_folder, config.json among them
+  /// The folder of the weights, where the checkpoint holds LoRA tensors alone: they are those of
+  /// before training.
+  std::optional<std::string> base_folder;
 };
 
 /// Opens a checkpoint and its Hugging Face folder: the one given, or `huggingface/` beside the
 /// shards. Reads metadata only.
 ///
-/// @param hf_folder  empty: the default, which may be missing
+/// @param hf_folder       empty: the default, which may be missing
+/// @param base_model_dir  the model that was trained: its weights, where the shards hold LoRA tensors
+///                        alone, and its other files, where there is no other folder; may be empty
 /// @error as open_checkpoint, hf::list_sidecars, hf::parse_config
 Result<MergeSource> open_merge_source(FileSystem& fs, CheckpointFolder checkpoint,
-                                      const std::string& hf_folder, PlainTensors plain);
+                                      const std::string& hf_folder, PlainTensors plain,
+                                      const std::string& base_model_dir = {});
 
 }  // namespace shardkit

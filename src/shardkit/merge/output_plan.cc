@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "shardkit/base/checked_math.h"
@@ -75,31 +76,58 @@ std::optional<DType> dominant_float(const std::vector<Chosen>& chosen) {
   return most->first;
 }
 
+/// @param i  index into the catalog's tensors
+Result<Chosen> choose(const Catalog& catalog, std::size_t i, const hf::DTypeChoice& choice) {
+  const CatalogTensor& tensor = catalog.tensors[i];
+  const DType dtype = hf::output_dtype(choice, tensor.name, tensor.dtype);
+  const auto elements = element_count(tensor.shape);
+  const auto bytes = elements ? checked_mul(*elements, item_bytes(dtype)) : std::nullopt;
+  if (!bytes)
+    return Error(ErrorCode::kCorrupt, "the global shape overflows")
+        .of_tensor(tensor.name)
+        .found(to_string(tensor.shape));
+  return Chosen{i, dtype, static_cast<std::uint64_t>(*bytes)};
+}
+
+Result<PlannedFile> plan_adapter(const Catalog& catalog, std::size_t first,
+                                 const hf::DTypeChoice& choice) {
+  std::vector<Chosen> chosen;
+  std::vector<std::size_t> members;
+  for (std::size_t i = first; i < catalog.tensors.size(); ++i) {
+    SHARDKIT_ASSIGN(const Chosen tensor, choose(catalog, i, choice));
+    members.push_back(chosen.size());
+    chosen.push_back(tensor);
+  }
+  return plan_file(catalog, chosen, members, std::string(kAdapterFileName));
+}
+
+std::shared_ptr<const Catalog> with_adapter(std::shared_ptr<const Catalog> catalog,
+                                            std::vector<CatalogTensor> adapter) {
+  if (adapter.empty()) return catalog;
+  auto both = std::make_shared<Catalog>(*catalog);
+  for (CatalogTensor& tensor : adapter) both->tensors.push_back(std::move(tensor));
+  return both;
+}
+
 }  // namespace
 
 Result<OutputPlan> plan_output(const MergeSource& source, const SavedCatalog& saved,
-                               const OutputOptions& options) {
+                               std::vector<CatalogTensor> adapter, const OutputOptions& options) {
   const Catalog& catalog = *saved.catalog;
   std::vector<Chosen> chosen;
   std::vector<std::uint64_t> sizes;
   for (std::size_t i = 0; i < catalog.tensors.size(); ++i) {
     if (saved.dropped[i]) continue;
-    const CatalogTensor& tensor = catalog.tensors[i];
-    const DType dtype = hf::output_dtype(options.dtype, tensor.name, tensor.dtype);
-    const auto elements = element_count(tensor.shape);
-    const auto bytes = elements ? checked_mul(*elements, item_bytes(dtype)) : std::nullopt;
-    if (!bytes)
-      return Error(ErrorCode::kCorrupt, "the global shape overflows")
-          .of_tensor(tensor.name)
-          .found(to_string(tensor.shape));
-    chosen.push_back({i, dtype, static_cast<std::uint64_t>(*bytes)});
-    sizes.push_back(chosen.back().bytes);
+    SHARDKIT_ASSIGN(const Chosen tensor, choose(catalog, i, options.dtype));
+    chosen.push_back(tensor);
+    sizes.push_back(tensor.bytes);
   }
-  if (chosen.empty())
+  if (chosen.empty() && adapter.empty())
     return Error(ErrorCode::kInvalidArgument, "the checkpoint holds no tensors to write")
         .in_file(source.checkpoint.path);
 
-  const auto split = safetensors::split_into_files(sizes, options.max_shard_bytes);
+  std::vector<std::vector<std::size_t>> split;
+  if (!chosen.empty()) split = safetensors::split_into_files(sizes, options.max_shard_bytes);
   std::vector<PlannedFile> files;
   for (std::size_t f = 0; f < split.size(); ++f) {
     SHARDKIT_ASSIGN(PlannedFile file, plan_file(catalog, chosen, split[f],
@@ -108,7 +136,13 @@ Result<OutputPlan> plan_output(const MergeSource& source, const SavedCatalog& sa
   }
   std::optional<std::string> index;
   if (files.size() > 1) index = make_index(catalog, chosen, files);
-  SHARDKIT_ASSIGN(Plan plan, Plan::make(saved.catalog, std::move(files), options.replicas));
+  const bool has_adapter = !adapter.empty();
+  const auto all = with_adapter(saved.catalog, std::move(adapter));
+  if (has_adapter) {
+    SHARDKIT_ASSIGN(PlannedFile file, plan_adapter(*all, catalog.tensors.size(), options.dtype));
+    files.push_back(std::move(file));
+  }
+  SHARDKIT_ASSIGN(Plan plan, Plan::make(all, std::move(files), options.replicas));
   return OutputPlan{std::move(plan), std::move(index), dominant_float(chosen)};
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shardkit/base/result.h"
@@ -20,16 +21,22 @@ struct OutputOptions {
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
 };
 
+/// Where the adapter stands, below the target.
+inline constexpr std::string_view kAdapterFileName = "lora_adapter/adapter_model.safetensors";
+inline constexpr std::string_view kAdapterConfigName = "lora_adapter/adapter_config.json";
+
 struct OutputPlan {
   Plan plan;
   std::optional<std::string> index;   ///< text of model.safetensors.index.json; none for one file
   std::optional<DType> config_dtype;  ///< the float dtype with most bytes; none: no floats
 };
 
-/// Lays out all tensors of the saved catalog but the dropped ones, in its order, and proves the plan.
+/// Lays out all tensors of the saved catalog but the dropped ones, in its order, then the adapter's,
+/// and proves the plan. Its catalog has those of the saved catalog first.
 ///
+/// @param adapter  of kAdapterFileName; empty: no such file
 /// @error kInvalidArgument nothing is left to write; as safetensors::lay_out and Plan::make
 Result<OutputPlan> plan_output(const MergeSource& source, const SavedCatalog& saved,
-                               const OutputOptions& options);
+                               std::vector<CatalogTensor> adapter, const OutputOptions& options);
 
 }  // namespace shardkit

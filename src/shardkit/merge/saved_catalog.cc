@@ -59,6 +59,11 @@ bool share_layers(const CatalogTensor& a, const CatalogTensor& b) {
          a.divisor == b.divisor && a.addends == b.addends && a.replicas == b.replicas;
 }
 
+/// Whether a held tensor is saved whole, under its name or another.
+bool is_whole(const hf::SavedTensor& form) {
+  return form.parts.size() == 1 && !form.is_entry && !form.is_transposed;
+}
+
 Result<CatalogTensor> make_tensor(const Catalog& catalog, hf::SavedTensor form) {
   const CatalogTensor& first = catalog.tensors[form.parts[0].held];
   CatalogTensor tensor;
@@ -74,9 +79,14 @@ Result<CatalogTensor> make_tensor(const Catalog& catalog, hf::SavedTensor form) 
   tensor.concatenated = first.concatenated;
   tensor.guessed = first.guessed;
   if (tensor.name != first.name) tensor.made_of = first.name;
+  if (is_whole(form) && tensor.shape == first.shape) tensor.fold = first.fold;
   std::int64_t row = 0;
   for (const hf::SavedPart& part : form.parts) {
     const CatalogTensor& held = catalog.tensors[part.held];
+    if (held.fold && !tensor.fold)
+      return Error(ErrorCode::kUnsupported,
+                   "an adapter cannot be folded into a tensor that transformers saves in other parts")
+          .of_tensor(held.name);
     if (!share_layers(held, first))
       return Error(ErrorCode::kUnsupported,
                    "tensors that transformers saves as one differ in dtype, replicas or addends")
@@ -90,11 +100,6 @@ Result<CatalogTensor> make_tensor(const Catalog& catalog, hf::SavedTensor form) 
   }
   std::stable_sort(tensor.pieces.begin(), tensor.pieces.end(), comes_before);
   return tensor;
-}
-
-/// Whether a held tensor is saved whole, under its name or another.
-bool is_whole(const hf::SavedTensor& form) {
-  return form.parts.size() == 1 && !form.is_entry && !form.is_transposed;
 }
 
 std::string note_of(const Catalog& held, const std::vector<hf::SavedTensor>& forms) {

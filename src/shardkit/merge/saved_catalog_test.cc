@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "shardkit/base/checked_math.h"
 #include "shardkit/hf/config.h"
 #include "shardkit/merge/merge_to_memory.h"
 #include "shardkit/state/memory.h"
@@ -47,6 +48,24 @@ MergeSource source_of(std::vector<CatalogTensor> tensors, const std::string& mod
   source.config =
       hf::parse_config("{\"model_type\": \"" + model_type + "\"}").value();
   return source;
+}
+
+CatalogTensor tensor_of_ones(Dims shape) {
+  CatalogTensor tensor;
+  tensor.name = "ones";
+  tensor.shape = shape;
+  const Tensor all = testing::float_tensor(
+      shape, std::vector<float>(static_cast<std::size_t>(*element_count(shape)), 1.0f));
+  tensor.pieces = {Piece{whole(shape), all.strides, 0, all.storage}};
+  return tensor;
+}
+
+/// Of counting().
+std::shared_ptr<const Fold> fold_of_ones() {
+  auto fold = std::make_shared<Fold>();
+  fold->a = std::make_shared<const CatalogTensor>(tensor_of_ones({1, 4, 2}));
+  fold->b = std::make_shared<const CatalogTensor>(tensor_of_ones({3, 1}));
+  return fold;
 }
 
 std::vector<float> values_of(const SavedCatalog& saved, std::size_t tensor) {
@@ -132,6 +151,22 @@ TEST(SavedCatalog, WhatIsNotWholeIsRefusedBeforeItsExpertsAreNamed) {
   tensor.shape = {1 << 16, 4, 2};
   EXPECT_THAT(saved_catalog(source_of({tensor}, "qwen3_moe"), {false}),
               Fails(ErrorCode::kIncomplete, ""));
+}
+
+TEST(SavedCatalog, AFoldStaysWithATensorThatIsSavedWhole) {
+  CatalogTensor tensor = counting("model.layers.1.mlp.gate.weight", {whole({3, 4, 2})});
+  tensor.fold = fold_of_ones();
+  const auto renamed = saved_catalog(source_of({tensor}, "mixtral"), {false});
+  ASSERT_THAT(renamed, IsOk());
+  EXPECT_EQ(renamed->catalog->tensors[0].name, "model.layers.1.block_sparse_moe.gate.weight");
+  EXPECT_EQ(renamed->catalog->tensors[0].fold, tensor.fold);
+}
+
+TEST(SavedCatalog, AFoldOfATensorThatIsCutIsRefused) {
+  CatalogTensor tensor = counting(std::string(kFused), {whole({3, 4, 2})});
+  tensor.fold = fold_of_ones();
+  EXPECT_THAT(saved_catalog(source_of({tensor}, "qwen3_moe"), {false}),
+              Fails(ErrorCode::kUnsupported, "saves in other parts: tensor 'model.layers.0.mlp.experts.gate_up_proj'"));
 }
 
 TEST(SavedCatalog, WithoutChangesTheCatalogIsTheCheckpointsOwn) {

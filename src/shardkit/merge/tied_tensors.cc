@@ -33,6 +33,7 @@ std::vector<Tie> find_ties(const MergeSource& source) {
         });
     if (a.shape != b.shape || a.dtype != b.dtype) tie.state = TieState::kDifferent;
     if (shared) tie.state = TieState::kShared;
+    if (a.fold || b.fold) tie.state = TieState::kDifferent;
     ties.push_back(tie);
   }
   return ties;

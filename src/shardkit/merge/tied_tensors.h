@@ -14,7 +14,7 @@ namespace shardkit {
 enum class TieState {
   kShared,     ///< both names look at the same bytes on every rank
   kEqual,      ///< other bytes, equal
-  kDifferent,  ///< the config ties them, but they are not equal
+  kDifferent,  ///< the config ties them, but they are not equal, or one gets an adapter folded in
   kUnread,     ///< would have to be read to tell
 };
 

@@ -137,12 +137,14 @@ Result<VerifyReport> verify_folder(FileSystem& fs, const std::string& folder) {
 
 Result<VerifyReport> verify_against_checkpoint(FileSystem& fs, const std::string& folder,
                                                const std::string& local_dir,
-                                               const TransferOptions& options) {
+                                               const TransferOptions& options,
+                                               const std::string& base_model_dir) {
   SHARDKIT_ASSIGN(const Manifest manifest, read_manifest(fs, folder));
   SHARDKIT_ASSIGN(CheckpointFolder checkpoint, discover_checkpoint(fs, local_dir));
   // The folder's own config decides ties, as the one it was copied from did.
   SHARDKIT_ASSIGN(const MergeSource source, open_merge_source(fs, std::move(checkpoint), folder,
-                                                              manifest.choices.plain));
+                                                              manifest.choices.plain,
+                                                              base_model_dir));
   SHARDKIT_ASSIGN(const OutputDecision decision,
                   decide_output(fs, source, manifest.choices, TensorBytes::kRead));
   VerifyReport report;

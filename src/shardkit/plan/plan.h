@@ -60,7 +60,6 @@ class Plan {
                            ReplicaPolicy replicas);
 
   const Catalog& catalog() const { return *catalog_; }
-  const std::shared_ptr<const Catalog>& shared_catalog() const { return catalog_; }
   const std::vector<PlannedFile>& files() const { return files_; }
   ReplicaPolicy replicas() const { return replicas_; }
   const PlanSummary& summary() const { return summary_; }

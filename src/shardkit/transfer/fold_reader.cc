@@ -5,7 +5,6 @@
 #include <cmath>
 #include <type_traits>
 
-#include "shardkit/tensor/convert.h"
 #include "shardkit/tensor/low_rank.h"
 
 namespace shardkit {
@@ -174,7 +173,7 @@ Status FoldReader::read_as(const PieceIndex& base, std::int64_t begin, std::int6
     }
     const auto count = static_cast<std::size_t>(stop - begin);
     const auto bytes = count * static_cast<std::size_t>(item_bytes(dtype));
-    convert(kDType<T>, {sums_.get(), count * sizeof(T)}, dtype, {target, bytes});
+    reader_.cast(kDType<T>, {sums_.get(), count * sizeof(T)}, dtype, {target, bytes});
     target += bytes;
     begin = stop;
   }

@@ -47,6 +47,9 @@ class RangeReader {
   Status read_unfolded(const PieceIndex& pieces, std::int64_t begin, std::int64_t end, DType dtype,
                        ReplicaPolicy replicas, std::byte* target);
 
+  /// convert(), and counts what overflows.
+  void cast(DType from, std::span<const std::byte> in, DType to, std::span<std::byte> out);
+
   /// Values that were too large for float16 and became infinite, in all that was read so far.
   std::uint64_t overflows() const { return overflows_; }
 
@@ -58,8 +61,6 @@ class RangeReader {
   /// Reads one layer and compares it with its replicas.
   Status read_compared(const PieceIndex& pieces, std::int32_t addend, std::int64_t begin,
                        std::int64_t end, ReplicaPolicy replicas, std::byte* target);
-  /// convert(), and counts what overflows.
-  void cast(DType from, std::span<const std::byte> in, DType to, std::span<std::byte> out);
   Status read_layer(const PieceIndex& pieces, std::int32_t replica, std::int32_t addend,
                     std::int64_t begin, std::int64_t end, std::byte* target);
 

@@ -1,0 +1,241 @@
+// Finds adapters among the tensors of a checkpoint, and what files say of them.
+#include "shardkit/merge/lora_adapter.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "shardkit/io/path.h"
+
+namespace shardkit {
+namespace {
+
+constexpr std::uint64_t kConfigLimit = 16 << 20;
+constexpr std::string_view kConfigName = "adapter_config.json";
+constexpr std::string_view kMetaName = "lora_train_meta.json";
+/// PEFT's name for an adapter that got none; the only one that verl trains.
+constexpr std::string_view kDefaultAdapter = "default";
+
+bool is_of_adapter(hf::LoraRole role) {
+  return role != hf::LoraRole::kModel && role != hf::LoraRole::kOriginal &&
+         role != hf::LoraRole::kUnknown;
+}
+
+std::string listed(const std::set<std::string>& names) {
+  return fmt::format("'{}'", fmt::join(names, "', '"));
+}
+
+Result<std::string> choose_adapter(const std::set<std::string>& present,
+                                   const std::string& wanted) {
+  if (!wanted.empty()) {
+    if (present.contains(wanted)) return wanted;
+    return Error(ErrorCode::kNotFound, "the checkpoint holds no adapter of this name")
+        .expected(listed(present))
+        .found(wanted);
+  }
+  if (present.size() > 1)
+    return Error(ErrorCode::kInvalidArgument,
+                 "the checkpoint holds several adapters; --adapter chooses one")
+        .found(listed(present));
+  return *present.begin();
+}
+
+/// The tensors of one module, as they come.
+struct Parts {
+  std::string name;
+  std::map<hf::LoraRole, std::size_t> tensors;
+};
+
+Error no_pair(const Parts& parts, std::string what) {
+  return Error(ErrorCode::kIncomplete, std::move(what)).of_tensor(parts.name);
+}
+
+Result<LoraModule> pair_up(const Catalog& catalog, const Parts& parts) {
+  const auto index = [&](hf::LoraRole role) {
+    const auto found = parts.tensors.find(role);
+    return found == parts.tensors.end() ? std::nullopt : std::optional(found->second);
+  };
+  LoraModule module;
+  module.name = parts.name;
+  module.embedding =
+      index(hf::LoraRole::kEmbeddingA) || index(hf::LoraRole::kEmbeddingB);
+  const auto a = index(module.embedding ? hf::LoraRole::kEmbeddingA : hf::LoraRole::kA);
+  const auto b = index(module.embedding ? hf::LoraRole::kEmbeddingB : hf::LoraRole::kB);
+  if (!a || !b) return no_pair(parts, "a module has only one of lora_A and lora_B");
+  if (module.embedding && (index(hf::LoraRole::kA) || index(hf::LoraRole::kB)))
+    return no_pair(parts, "a module has adapters of two kinds");
+  module.a = *a;
+  module.b = *b;
+  module.bias = index(hf::LoraRole::kBias);
+  module.magnitude = index(hf::LoraRole::kMagnitude);
+  const Dims& in = catalog.tensors[module.a].shape;
+  const Dims& out = catalog.tensors[module.b].shape;
+  if (in.size() < 2 || out.size() < 2 || in[0] != out[1] || in[0] < 1)
+    return no_pair(parts, "lora_A and lora_B are no pair")
+        .found(fmt::format("A {}, B {}", to_string(in), to_string(out)));
+  module.rank = in[0];
+  return module;
+}
+
+Status collect(const Catalog& catalog, const std::vector<hf::LoraName>& names,
+               LoraAdapter& adapter) {
+  std::vector<Parts> all;
+  std::map<std::string, std::size_t> by_module;
+  std::set<std::string> copied;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const hf::LoraName& name = names[i];
+    if (!is_of_adapter(name.role) || name.adapter != adapter.name) continue;
+    if (name.role == hf::LoraRole::kTrainedCopy) {
+      adapter.copies.push_back(i);
+      if (copied.insert(name.module).second) adapter.copied.push_back(name.module);
+      continue;
+    }
+    const auto [place, is_new] = by_module.emplace(name.module, all.size());
+    if (is_new) all.push_back({name.module, {}});
+    if (!all[place->second].tensors.emplace(name.role, i).second)
+      return Error(ErrorCode::kCorrupt, "an adapter's tensor is there twice")
+          .of_tensor(catalog.tensors[i].name);
+  }
+  for (const Parts& parts : all) {
+    SHARDKIT_ASSIGN(LoraModule module, pair_up(catalog, parts));
+    adapter.modules.push_back(std::move(module));
+  }
+  return {};
+}
+
+// ---- What the files say ----
+
+template <class T>
+Status agree(std::string_view what, std::optional<T>& known, std::string& known_from,
+             const std::optional<T>& said, const std::string& said_by) {
+  if (!said) return {};
+  if (known && *known != *said)
+    return Error(ErrorCode::kIncomplete, fmt::format("two sources disagree on {}", what))
+        .expected(fmt::format("{} ({})", *known, known_from))
+        .found(fmt::format("{} ({})", *said, said_by));
+  if (!known) known_from = said_by;
+  known = said;
+  return {};
+}
+
+/// Takes over what another file says. Of two adapter_config.json the first is the one that counts.
+Status add_settings(hf::LoraSettings said, const std::string& path, hf::LoraSettings& known) {
+  std::optional<std::int64_t> rank = known.rank;
+  std::optional<double> alpha = known.alpha;
+  std::string rank_source = known.rank_source, alpha_source = known.alpha_source;
+  SHARDKIT_TRY(agree("the rank of the adapter", rank, rank_source, said.rank, path));
+  SHARDKIT_TRY(agree("lora_alpha", alpha, alpha_source, said.alpha, path));
+  if (!known.text && said.text) {
+    if (!said.task_type) said.task_type = known.task_type;
+    known = std::move(said);
+  } else if (!known.task_type) {
+    known.task_type = said.task_type;
+  }
+  known.rank = rank;
+  known.alpha = alpha;
+  known.rank_source = rank_source;
+  known.alpha_source = alpha_source;
+  return {};
+}
+
+/// Where the files of an adapter may lie, the likeliest first.
+std::vector<std::string> config_folders(const MergeSource& source, const LoraAdapter& adapter) {
+  std::vector<std::string> folders = {join_path(source.checkpoint.path, "lora_adapter"),
+                                      source.checkpoint.path};
+  if (source.checkpoint.hf_folder) folders.push_back(*source.checkpoint.hf_folder);
+  const bool unnamed = adapter.name.empty() || adapter.name == kDefaultAdapter;
+  std::vector<std::string> all;
+  if (!unnamed)
+    for (const std::string& folder : folders) all.push_back(join_path(folder, adapter.name));
+  // A file without a name is the default's, or that of the only adapter.
+  if (unnamed || adapter.others.empty()) all.insert(all.end(), folders.begin(), folders.end());
+  return all;
+}
+
+Status read_settings(FileSystem& fs, const MergeSource& source, LoraAdapter& adapter) {
+  for (const std::string& folder : config_folders(source, adapter)) {
+    const std::string path = join_path(folder, kConfigName);
+    if (!fs.info(path).ok()) continue;
+    SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, kConfigLimit));
+    auto settings = hf::parse_adapter_config(text);
+    if (!settings.ok()) return std::move(settings).error().in_file(path);
+    SHARDKIT_TRY(add_settings(*std::move(settings), path, adapter.settings));
+  }
+  const bool is_default = adapter.name.empty() || adapter.name == kDefaultAdapter;
+  const std::string path = join_path(source.checkpoint.path, kMetaName);
+  if (!fs.info(path).ok() || !(is_default || adapter.others.empty())) return {};
+  SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, kConfigLimit));
+  auto settings = hf::parse_lora_train_meta(text);
+  if (!settings.ok()) return std::move(settings).error().in_file(path);
+  return add_settings(*std::move(settings), path, adapter.settings);
+}
+
+/// Adapters of fused experts (target_parameters) hold the rows of all experts in one tensor.
+bool fits_rank(const hf::LoraSettings& settings, std::int64_t said, std::int64_t found) {
+  if (said == found) return true;
+  const auto& options = settings.foreign_options;
+  return std::find(options.begin(), options.end(), "target_parameters") != options.end() &&
+         found % said == 0;
+}
+
+Status check_settings(const LoraAdapter& adapter) {
+  const hf::LoraSettings& settings = adapter.settings;
+  for (const LoraModule& module : adapter.modules) {
+    SHARDKIT_ASSIGN(const auto rank, hf::rank_of(settings, module.name));
+    if (rank && !fits_rank(settings, *rank, module.rank))
+      return Error(ErrorCode::kIncomplete, "the tensors have another rank than the files say")
+          .in_file(settings.rank_source)
+          .of_tensor(module.name)
+          .expected(std::to_string(*rank))
+          .found(std::to_string(module.rank));
+    if (settings.text && settings.dora != module.magnitude.has_value())
+      return Error(ErrorCode::kIncomplete, "use_dora in adapter_config.json contradicts the tensors")
+          .of_tensor(module.name)
+          .expected(settings.dora ? "a lora_magnitude_vector" : "no lora_magnitude_vector");
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view to_string(LoraMode mode) {
+  switch (mode) {
+    case LoraMode::kAdapter: return "adapter";
+    case LoraMode::kMerge: return "merge";
+    case LoraMode::kAdapterOnly: return "adapter-only";
+  }
+  return "";
+}
+
+Result<std::optional<LoraAdapter>> find_lora_adapter(FileSystem& fs, const MergeSource& source,
+                                                     const std::vector<hf::LoraName>& names,
+                                                     const LoraChoice& choice) {
+  std::set<std::string> present;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].role == hf::LoraRole::kUnknown)
+      return Error(ErrorCode::kUnsupported, "a tensor of an adapter of unknown form")
+          .of_tensor(source.catalog->tensors[i].name);
+    if (is_of_adapter(names[i].role)) present.insert(names[i].adapter);
+  }
+  if (present.empty()) {
+    if (choice == LoraChoice{}) return std::optional<LoraAdapter>();
+    return Error(ErrorCode::kInvalidArgument,
+                 "options for LoRA, but the checkpoint holds no LoRA tensors")
+        .in_file(source.checkpoint.path);
+  }
+  LoraAdapter adapter;
+  SHARDKIT_ASSIGN(adapter.name, choose_adapter(present, choice.adapter));
+  for (const std::string& other : present)
+    if (other != adapter.name) adapter.others.push_back(other);
+  SHARDKIT_TRY(collect(*source.catalog, names, adapter));
+  SHARDKIT_TRY(read_settings(fs, source, adapter));
+  SHARDKIT_TRY(agree("lora_alpha", adapter.settings.alpha, adapter.settings.alpha_source,
+                     choice.alpha, "--lora-alpha"));
+  SHARDKIT_TRY(check_settings(adapter));
+  return std::optional(std::move(adapter));
+}
+
+}  // namespace shardkit

@@ -1,0 +1,255 @@
+// Takes checkpoints with LoRA names apart.
+#include "shardkit/merge/lora_catalog.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "shardkit/io/path.h"
+#include "shardkit/merge/lora_fold.h"
+
+namespace shardkit {
+namespace {
+
+using Names = std::vector<hf::LoraName>;
+
+/// A tensor of the catalog under another name.
+CatalogTensor renamed(const CatalogTensor& tensor, std::string name) {
+  CatalogTensor copy = tensor;
+  copy.name = std::move(name);
+  return copy;
+}
+
+/// For each tensor of the checkpoint, whether the model has it: trained copies instead of the
+/// originals.
+std::vector<bool> in_model(const MergeSource& source, const Names& names,
+                           const LoraAdapter* adapter) {
+  std::set<std::string_view> copied;
+  std::vector<bool> chosen(names.size(), false);
+  if (adapter != nullptr) {
+    for (const std::size_t copy : adapter->copies) {
+      copied.insert(names[copy].model_name);
+      chosen[copy] = true;
+    }
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const hf::LoraName& name = names[i];
+    const bool is_original = name.role == hf::LoraRole::kOriginal ||
+                             (name.role == hf::LoraRole::kModel && source.base_folder.has_value());
+    if (name.role == hf::LoraRole::kModel || name.role == hf::LoraRole::kOriginal)
+      chosen[i] = !is_original || !copied.contains(name.model_name);
+  }
+  return chosen;
+}
+
+Result<Catalog> model_catalog(const MergeSource& source, const Names& names,
+                              const LoraAdapter* adapter) {
+  const Catalog& held = *source.catalog;
+  Catalog model;
+  model.world_size = held.world_size;
+  model.files = held.files;
+  model.skipped = held.skipped;
+  model.warnings = held.warnings;
+  const std::vector<bool> chosen = in_model(source, names, adapter);
+  std::vector<std::optional<std::size_t>> place(names.size());
+  std::unordered_map<std::string, std::size_t> seen;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!chosen[i]) continue;
+    const auto [first, is_new] = seen.emplace(names[i].model_name, i);
+    if (!is_new)
+      return Error(ErrorCode::kCorrupt, "two tensors get one name without PEFT's parts")
+          .of_tensor(names[i].model_name)
+          .found(fmt::format("'{}' and '{}'", held.tensors[first->second].name,
+                             held.tensors[i].name));
+    place[i] = model.tensors.size();
+    model.tensors.push_back(renamed(held.tensors[i], names[i].model_name));
+  }
+  for (const SharedStorage& pair : held.shared)
+    if (place[pair.first] && place[pair.second])
+      model.shared.push_back({*place[pair.first], *place[pair.second]});
+  return model;
+}
+
+std::vector<CatalogTensor> adapter_tensors(const Catalog& held, const Names& names,
+                                           const LoraAdapter& adapter) {
+  std::vector<CatalogTensor> tensors;
+  const auto add = [&](std::size_t i) {
+    tensors.push_back(renamed(held.tensors[i], hf::saved_adapter_name(names[i])));
+  };
+  for (const LoraModule& module : adapter.modules) {
+    add(module.a);
+    add(module.b);
+    if (module.bias) add(*module.bias);
+    if (module.magnitude) add(*module.magnitude);
+  }
+  for (const std::size_t copy : adapter.copies) add(copy);
+  return tensors;
+}
+
+Status fold_all(const MergeSource& source, const LoraAdapter& adapter, Catalog& model) {
+  SHARDKIT_TRY(check_foldable(adapter, source.base_folder.has_value()));
+  std::unordered_map<std::string_view, CatalogTensor*> by_name;
+  for (CatalogTensor& tensor : model.tensors) by_name[tensor.name] = &tensor;
+  for (const LoraModule& module : adapter.modules) {
+    const auto found = by_name.find(module.name + ".weight");
+    if (found == by_name.end())
+      return Error(ErrorCode::kIncomplete, "there is no base weight to fold an adapter into")
+          .of_tensor(module.name)
+          .expected(module.name + ".weight");
+    SHARDKIT_ASSIGN(Fold fold, fold_of(source, adapter, module, *found->second));
+    found->second->fold = std::make_shared<const Fold>(std::move(fold));
+  }
+  return {};
+}
+
+// ---- What peft is told ----
+
+/// Names of modules as peft's target_modules takes them: the last part alone, where that names no
+/// module of the model without an adapter; else in full.
+std::vector<std::string> target_names(const std::vector<std::string>& modules,
+                                      const Catalog& model) {
+  const auto last_part = [](std::string_view name) { return name.substr(name.rfind('.') + 1); };
+  const std::set<std::string_view> wanted(modules.begin(), modules.end());
+  std::set<std::string_view> last_parts;
+  for (const std::string& module : modules) last_parts.insert(last_part(module));
+  std::set<std::string_view> ambiguous;
+  for (const CatalogTensor& tensor : model.tensors) {
+    const std::string_view name = tensor.name;
+    for (std::size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
+      const std::string_view module = name.substr(0, dot);
+      if (last_parts.contains(last_part(module)) && !wanted.contains(module))
+        ambiguous.insert(last_part(module));
+    }
+  }
+  std::vector<std::string> names;
+  for (const std::string& module : modules) {
+    const std::string_view last = last_part(module);
+    std::string name(ambiguous.contains(last) ? module : last);
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(std::move(name));
+  }
+  return names;
+}
+
+LoraSummary summarize(const LoraAdapter& adapter, const Catalog& model,
+                      LoraMode mode) {
+  LoraSummary summary;
+  summary.mode = mode;
+  summary.adapter = adapter.name;
+  summary.modules = adapter.modules.size();
+  summary.alpha = adapter.settings.alpha;
+  summary.alpha_source = base_name(adapter.settings.alpha_source);
+  summary.rslora = adapter.settings.rslora;
+  std::set<std::int64_t> ranks;
+  std::vector<std::string> modules;
+  for (const LoraModule& module : adapter.modules) {
+    ranks.insert(module.rank);
+    modules.push_back(module.name);
+    summary.dora |= module.magnitude.has_value();
+  }
+  summary.ranks.assign(ranks.begin(), ranks.end());
+  summary.targets = target_names(modules, model);
+  summary.copies = target_names(adapter.copied, model);
+  return summary;
+}
+
+std::string config_text(const LoraAdapter& adapter, const LoraSummary& summary, bool with_base) {
+  hf::AdapterFacts facts;
+  for (const LoraModule& module : adapter.modules) {
+    facts.ranks.emplace_back(module.name, module.rank);
+    facts.bias |= module.bias.has_value();
+  }
+  facts.target_modules = summary.targets;
+  facts.modules_to_save = summary.copies;
+  facts.dora = summary.dora;
+  facts.with_base = with_base;
+  return hf::adapter_config_text(adapter.settings, facts);
+}
+
+void tell(const LoraAdapter& adapter, const LoraSummary& summary, LoraCatalog& output) {
+  if (!adapter.others.empty())
+    output.notes.push_back(fmt::format("of several adapters '{}' is taken; left aside: '{}'",
+                                       adapter.name, fmt::join(adapter.others, "', '")));
+  if (!adapter.copies.empty() && summary.mode != LoraMode::kAdapterOnly)
+    output.notes.push_back(fmt::format("trained copies replace the originals of: {}",
+                                       fmt::join(summary.copies, ", ")));
+  if (summary.modules == 0) return;
+  if (summary.mode == LoraMode::kMerge) {
+    output.notes.push_back(fmt::format(
+        "the adapter is folded into {} weights: rank {}, lora_alpha {}{}", summary.modules,
+        fmt::join(summary.ranks, ", "),
+        summary.alpha ? fmt::format("{} ({})", *summary.alpha, summary.alpha_source)
+                      : "of alpha_pattern",
+        adapter.settings.text ? (summary.rslora ? ", rsLoRA" : "")
+                              : "; no adapter_config.json says rsLoRA: alpha / rank is the scale"));
+    return;
+  }
+  output.notes.push_back(fmt::format(
+      "the adapter is not folded in but stands in lora_adapter/, for peft; --lora merge folds it "
+      "({} modules of rank {})", summary.modules, fmt::join(summary.ranks, ", ")));
+  if (!summary.alpha)
+    output.warnings.emplace_back(
+        "lora_alpha is not known: it is null in lora_adapter/adapter_config.json, with which peft "
+        "loads nothing; --lora-alpha tells it");
+}
+
+/// What is carried out, of what was asked for.
+Result<LoraMode> settle_mode(const MergeSource& source, const Names& names,
+                             const LoraAdapter& adapter, LoraMode mode) {
+  if (adapter.modules.empty() && mode == LoraMode::kAdapterOnly)
+    return Error(ErrorCode::kInvalidArgument,
+                 "there is no adapter to write alone, only trained copies of modules")
+        .in_file(source.checkpoint.path);
+  const bool has_base = std::any_of(names.begin(), names.end(), [](const hf::LoraName& name) {
+    return name.role == hf::LoraRole::kModel;
+  });
+  if (has_base) return mode;
+  if (mode == LoraMode::kMerge)
+    return Error(ErrorCode::kIncomplete,
+                 "the shards hold LoRA tensors alone; to fold them, --base_model_dir names the "
+                 "folder of the model that was trained")
+        .in_file(source.checkpoint.path);
+  return LoraMode::kAdapterOnly;
+}
+
+}  // namespace
+
+Result<LoraCatalog> take_lora_apart(FileSystem& fs, const MergeSource& source,
+                                    const LoraChoice& choice) {
+  const Catalog& held = *source.catalog;
+  const bool lora = std::any_of(
+      held.tensors.begin(), held.tensors.end(),
+      [](const CatalogTensor& tensor) { return hf::is_lora_name(tensor.name); });
+  Names names;
+  if (lora)
+    for (const CatalogTensor& tensor : held.tensors)
+      names.push_back(hf::parse_lora_name(tensor.name));
+  SHARDKIT_ASSIGN(const std::optional<LoraAdapter> adapter,
+                  find_lora_adapter(fs, source, names, choice));
+  LoraCatalog result;
+  result.model = source.catalog;
+  if (!lora) return result;
+  SHARDKIT_ASSIGN(Catalog model, model_catalog(source, names, adapter ? &*adapter : nullptr));
+  if (adapter) {
+    SHARDKIT_ASSIGN(const LoraMode mode, settle_mode(source, names, *adapter, choice.mode));
+    if (mode != choice.mode)
+      result.notes.emplace_back(
+          "the shards hold LoRA tensors alone: only lora_adapter/ is written");
+    result.summary = summarize(*adapter, model, mode);
+    tell(*adapter, *result.summary, result);
+    if (mode == LoraMode::kMerge) SHARDKIT_TRY(fold_all(source, *adapter, model));
+    if (mode == LoraMode::kAdapterOnly) model.tensors.clear(), model.shared.clear();
+    if (mode != LoraMode::kMerge && !adapter->modules.empty()) {
+      result.adapter = adapter_tensors(held, names, *adapter);
+      result.adapter_config = config_text(*adapter, *result.summary, mode == LoraMode::kAdapter);
+    }
+  }
+  result.model = std::make_shared<const Catalog>(std::move(model));
+  return result;
+}
+
+}  // namespace shardkit

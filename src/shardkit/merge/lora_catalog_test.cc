@@ -1,0 +1,296 @@
+// Tests of adapters: taken apart, folded in (bits by hand), and what is refused.
+#include "shardkit/merge/lora_catalog.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "shardkit/checkpoint/discover.h"
+#include "shardkit/merge/fsdp_merger.h"
+#include "shardkit/merge/rank_files_test_util.h"
+#include "shardkit/safetensors/reader.h"
+#include "shardkit/testing/matchers.h"
+#include "shardkit/testing/temp_dir.h"
+#include "shardkit/testing/tensors.h"
+
+namespace shardkit {
+namespace {
+
+using testing::Fails;
+using testing::float_tensor;
+using testing::IsOk;
+using testing::make_dict;
+using testing::make_sharding;
+using testing::make_tensor;
+
+constexpr const char* kQ = "base_model.model.m.q.";
+
+/// A checkpoint of one rank in memory of the test, merged or taken apart.
+class LoraTest : public ::testing::Test {
+ protected:
+  LoraTest() {
+    options_.local_dir = dir_ / "ckpt";
+    options_.target_dir = dir_ / "out";
+    options_.dtype.kind = hf::DTypeChoice::Kind::kKeep;
+    options_.lora.mode = LoraMode::kMerge;
+  }
+
+  /// A checkpoint of one rank, instead of any that is there.
+  void write(const Value& rank) {
+    std::filesystem::remove(dir_ / "ckpt/model_world_size_1_rank_0.pt");
+    testing::write_ranks(dir_ / "ckpt", {rank});
+  }
+  void write_adapter_config(const std::string& text) {
+    testing::write_file(dir_ / "ckpt/lora_adapter/adapter_config.json", text);
+  }
+  Result<MergeReport> merge() {
+    return FSDPModelMerger(posix_file_system(), options_).merge_and_save();
+  }
+  Result<LoraCatalog> take_apart() {
+    SHARDKIT_ASSIGN(auto folder, discover_checkpoint(posix_file_system(), options_.local_dir));
+    SHARDKIT_ASSIGN(const MergeSource source,
+                    open_merge_source(posix_file_system(), std::move(folder), "",
+                                      PlainTensors::kAuto));
+    return take_lora_apart(posix_file_system(), source, options_.lora);
+  }
+
+  /// A tensor of the merge.
+  std::string merged_bytes(const std::string& name, const std::string& file) {
+    const std::string path = dir_ / ("out/" + file);
+    const Dict dict = safetensors::read_safetensors(posix_file_system(), path).value();
+    for (const auto& [key, value] : dict.items) {
+      if (*key.get_if<std::string>() != name) continue;
+      const Storage& storage = *value.get_if<Tensor>()->storage;
+      return testing::read_file(path).substr(storage.file()->offset, storage.bytes());
+    }
+    ADD_FAILURE() << "no tensor " << name;
+    return {};
+  }
+  template <class T>
+  std::vector<T> merged(const std::string& name, const std::string& file = "model.safetensors") {
+    const std::string bytes = merged_bytes(name, file);
+    std::vector<T> values(bytes.size() / sizeof(T));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+
+  testing::TempDir dir_;
+  MergeOptions options_;
+};
+
+std::pair<std::string, Value> q(const std::string& rest, Tensor tensor) {
+  return {kQ + rest, std::move(tensor)};
+}
+
+/// W {1, 2; 3, 4; 5, 6}, B A = {1, 3; 2, 6; 3, 9}.
+Value small() {
+  return make_dict({q("base_layer.weight", float_tensor({3, 2}, {1, 2, 3, 4, 5, 6})),
+                    q("lora_A.default.weight", float_tensor({1, 2}, {1, 3})),
+                    q("lora_B.default.weight", float_tensor({3, 1}, {1, 2, 3}))});
+}
+
+TEST_F(LoraTest, IsFoldedIn) {
+  write(small());
+  options_.lora.alpha = 0.5;
+  const auto report = merge();
+  ASSERT_THAT(report, IsOk());
+  EXPECT_EQ(merged<float>("m.q.weight"), (std::vector<float>{1.5f, 3.5f, 4, 7, 6.5f, 10.5f}));
+  EXPECT_EQ(report->summary.folds, 1u);
+  EXPECT_EQ(report->summary.tensors, 1u);
+}
+
+TEST_F(LoraTest, TheSumIsRoundedOnce) {
+  // bfloat16 keeps 8 bits: 1 + 2^-8 lies halfway and goes to 1, but 1 + 2^-8 + 2^-16 does not. An
+  // update that is rounded to bfloat16 first is 2^-8.
+  const std::uint16_t one = 0x3f80;
+  write(make_dict({q("base_layer.weight", make_tensor<std::uint16_t>(DType::kBFloat16, {1, 1}, {one})),
+                   q("lora_A.default.weight", float_tensor({2, 1}, {0x1p-8f, 0x1p-16f})),
+                   q("lora_B.default.weight", float_tensor({1, 2}, {1, 1}))}));
+  options_.lora.alpha = 2;
+  ASSERT_THAT(merge(), IsOk());
+  EXPECT_EQ(merged<std::uint16_t>("m.q.weight"), std::vector<std::uint16_t>{0x3f81});
+}
+
+TEST_F(LoraTest, DoublesAreFoldedAsDoubles) {
+  write(make_dict({q("base_layer.weight", make_tensor<double>(DType::kFloat64, {1, 1}, {1})),
+                   q("lora_A.default.weight", float_tensor({1, 1}, {0x1p-40f})),
+                   q("lora_B.default.weight", float_tensor({1, 1}, {1}))}));
+  options_.lora.alpha = 1;
+  ASSERT_THAT(merge(), IsOk());
+  EXPECT_EQ(merged<double>("m.q.weight"), std::vector<double>{1 + 0x1p-40});
+}
+
+TEST_F(LoraTest, EmbeddingsAreFoldedTransposed) {
+  write(make_dict({{"m.e.base_layer.weight", float_tensor({3, 2}, {0, 0, 0, 0, 0, 0})},
+                   {"m.e.lora_embedding_A.default", float_tensor({1, 3}, {1, 2, 3})},
+                   {"m.e.lora_embedding_B.default", float_tensor({2, 1}, {1, 10})}}));
+  options_.lora.alpha = 1;
+  ASSERT_THAT(merge(), IsOk());
+  EXPECT_EQ(merged<float>("m.e.weight"), (std::vector<float>{1, 10, 2, 20, 3, 30}));
+}
+
+TEST_F(LoraTest, DoraScalesRowsToTheirMagnitudes) {
+  // The sum's row is {3, 4}, of norm 5.
+  write(make_dict({q("base_layer.weight", float_tensor({1, 2}, {2, 2})),
+                   q("lora_A.default.weight", float_tensor({1, 2}, {1, 2})),
+                   q("lora_B.default.weight", float_tensor({1, 1}, {1})),
+                   q("lora_magnitude_vector.default.weight", float_tensor({1}, {10}))}));
+  options_.lora.alpha = 1;
+  ASSERT_THAT(merge(), IsOk());
+  EXPECT_EQ(merged<float>("m.q.weight"), (std::vector<float>{6, 8}));
+}
+
+TEST_F(LoraTest, FactorsThatAreShardedFoldAsWholeOnes) {
+  const auto rows = [](Dims shape) { return make_sharding({2}, {0, 1}, {Shard{0}}, std::move(shape)); };
+  const auto columns = make_sharding({2}, {0, 1}, {Shard{1}}, {1, 2});
+  const auto rank = [&](std::vector<float> w, std::vector<float> a, std::vector<float> b) {
+    const auto height = static_cast<std::int64_t>(b.size());
+    return make_dict({{std::string(kQ) + "base_layer.weight", DTensor{float_tensor({height, 2}, w), rows({3, 2})}},
+                      {std::string(kQ) + "lora_A.default.weight", DTensor{float_tensor({1, 1}, a), columns}},
+                      {std::string(kQ) + "lora_B.default.weight", DTensor{float_tensor({height, 1}, b), rows({3, 1})}}});
+  };
+  testing::write_ranks(dir_ / "ckpt", {rank({1, 2, 3, 4}, {1}, {1, 2}), rank({5, 6}, {3}, {3})});
+  options_.lora.alpha = 0.5;
+  ASSERT_THAT(merge(), IsOk());
+  EXPECT_EQ(merged<float>("m.q.weight"), (std::vector<float>{1.5f, 3.5f, 4, 7, 6.5f, 10.5f}));
+}
+
+TEST_F(LoraTest, TheTrainedCopyWins) {
+  write(make_dict({{"score.original_module.weight", float_tensor({1}, {1})},
+                   {"score.modules_to_save.default.weight", float_tensor({1}, {2})},
+                   {"score.modules_to_save.other.weight", float_tensor({1}, {3})},
+                   {"m.q.base_layer.weight", float_tensor({1, 1}, {5})},
+                   {"m.q.lora_A.default.weight", float_tensor({1, 1}, {1})},
+                   {"m.q.lora_B.default.weight", float_tensor({1, 1}, {1})}}));
+  EXPECT_THAT(merge(), Fails(ErrorCode::kInvalidArgument, "several adapters; --adapter chooses one"));
+  options_.lora.adapter = "default";
+  options_.lora.mode = LoraMode::kAdapter;
+  ASSERT_THAT(merge(), IsOk());
+  EXPECT_EQ(merged<float>("score.weight"), std::vector<float>{2});
+  EXPECT_EQ(merged<float>("base_model.model.score.weight", "lora_adapter/adapter_model.safetensors"),
+            std::vector<float>{2});
+}
+
+TEST_F(LoraTest, WithoutAnAdapterNothingChanges) {
+  write(make_dict({{"m.q.weight", float_tensor({1}, {1})}}));
+  options_.lora = {};
+  const auto apart = take_apart();
+  ASSERT_THAT(apart, IsOk());
+  EXPECT_EQ(apart->model->tensors[0].name, "m.q.weight");
+  EXPECT_FALSE(apart->summary);
+  EXPECT_TRUE(apart->adapter.empty());
+}
+
+/// Two modules of one last name, of which one has an adapter.
+TEST_F(LoraTest, TargetsAreNamedInFullWhereTheLastPartNamesOthers) {
+  Value root = small();
+  root.get_if<Dict>()->items.emplace_back(Value(std::string("base_model.model.n.q.weight")),
+                                          float_tensor({1}, {1}));
+  write(root);
+  options_.lora.mode = LoraMode::kAdapter;
+  EXPECT_EQ(take_apart().value().summary->targets, std::vector<std::string>{"m.q"});
+  write(small());
+  EXPECT_EQ(take_apart().value().summary->targets, std::vector<std::string>{"q"});
+}
+
+TEST_F(LoraTest, ASquareWeightIsTurnedWhereModelOrFileSaysSo) {
+  const auto square = [](const std::string& module) {
+    return make_dict({{module + ".base_layer.weight", float_tensor({2, 2}, {0, 0, 0, 0})},
+                      {module + ".lora_A.default.weight", float_tensor({1, 2}, {1, 2})},
+                      {module + ".lora_B.default.weight", float_tensor({2, 1}, {1, 10})}});
+  };
+  const std::vector<float> straight = {1, 2, 10, 20}, turned = {1, 10, 2, 20};
+  options_.lora.alpha = 1;
+  options_.existing = ExistingTarget::kReplace;
+  write(square("h.0.q_proj"));
+  ASSERT_THAT(merge(), IsOk());
+  EXPECT_EQ(merged<float>("h.0.q_proj.weight"), straight);
+  write_adapter_config(R"({"r": 1, "lora_alpha": 1, "fan_in_fan_out": true})");
+  ASSERT_THAT(merge(), IsOk());
+  EXPECT_EQ(merged<float>("h.0.q_proj.weight"), turned);
+  std::filesystem::remove_all(dir_ / "ckpt/lora_adapter");
+  write(square("h.0.attn.c_proj"));
+  EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete, "cannot be told whether this square weight"));
+  for (const auto& [type, expected] : {std::pair("gpt2", turned), std::pair("gpt_bigcode", straight)}) {
+    testing::write_file(dir_ / "ckpt/huggingface/config.json",
+                        std::string(R"({"model_type": ")") + type + "\"}");
+    ASSERT_THAT(merge(), IsOk());
+    EXPECT_EQ(merged<float>("h.0.attn.c_proj.weight"), expected) << type;
+  }
+}
+
+TEST_F(LoraTest, ATiedEmbeddingThatIsFoldedDiffersFromItsAlias) {
+  const Tensor weight = float_tensor({2, 1}, {1, 2});
+  write(make_dict({{"model.embed_tokens.base_layer.weight", weight},
+                   {"model.embed_tokens.lora_embedding_A.default", float_tensor({1, 2}, {1, 1})},
+                   {"model.embed_tokens.lora_embedding_B.default", float_tensor({1, 1}, {1})},
+                   {"lm_head.weight", weight}}));
+  testing::write_file(dir_ / "ckpt/huggingface/config.json",
+                      R"({"model_type": "llama", "tie_word_embeddings": true})");
+  options_.lora.alpha = 1;
+  const auto report = merge();
+  ASSERT_THAT(report, IsOk());
+  EXPECT_EQ(merged<float>("model.embed_tokens.weight"), (std::vector<float>{2, 3}));
+  EXPECT_EQ(merged<float>("lm_head.weight"), (std::vector<float>{1, 2}));
+  ASSERT_EQ(report->warnings.size(), 1u);
+  EXPECT_NE(report->warnings[0].find("but they differ: both are kept"), std::string::npos);
+}
+
+struct Refusal {
+  const char* what;
+  Value root;
+  ErrorCode code;
+  const char* text;
+};
+
+TEST_F(LoraTest, WhatDoesNotFitIsRefused) {
+  const Tensor a = float_tensor({1, 2}, {1, 3}), b = float_tensor({3, 1}, {1, 2, 3});
+  const Tensor w = float_tensor({3, 2}, {1, 2, 3, 4, 5, 6});
+  const Refusal refusals[] = {
+      {"no B", make_dict({q("base_layer.weight", w), q("lora_A.default.weight", a)}),
+       ErrorCode::kIncomplete, "only one of lora_A and lora_B: tensor 'm.q'"},
+      {"ranks", make_dict({q("base_layer.weight", w), q("lora_A.default.weight", float_tensor({2, 2}, {1, 1, 1, 1})),
+                           q("lora_B.default.weight", b)}),
+       ErrorCode::kIncomplete, "lora_A and lora_B are no pair: tensor 'm.q', found A [2, 2], B [3, 1]"},
+      {"shape", make_dict({q("base_layer.weight", float_tensor({2, 2}, {1, 2, 3, 4})),
+                           q("lora_A.default.weight", a), q("lora_B.default.weight", b)}),
+       ErrorCode::kIncomplete, "do not fit the weight: tensor 'm.q.weight'"},
+      {"no weight", make_dict({{"m.k.weight", w}, q("lora_A.default.weight", a), q("lora_B.default.weight", b)}),
+       ErrorCode::kIncomplete, "no base weight to fold an adapter into: tensor 'm.q'"},
+      {"bias", make_dict({q("base_layer.weight", w), q("lora_A.default.weight", a),
+                          q("lora_B.default.weight", b), q("lora_B.default.bias", float_tensor({3}, {1, 2, 3}))}),
+       ErrorCode::kUnsupported, "a bias of lora_B cannot be folded"},
+      {"integers", make_dict({q("base_layer.weight", make_tensor<std::int32_t>(DType::kInt32, {3, 2}, {1, 2, 3, 4, 5, 6})),
+                              q("lora_A.default.weight", a), q("lora_B.default.weight", b)}),
+       ErrorCode::kUnsupported, "dtype without arithmetic: tensor 'm.q.weight'"},
+      {"unknown", make_dict({q("base_layer.weight", w), q("lora_C.default.weight", a)}),
+       ErrorCode::kUnsupported, "adapter of unknown form"},
+      {"two of one name", make_dict({q("base_layer.weight", w), {"m.q.weight", w}, q("lora_A.default.weight", a),
+                                     q("lora_B.default.weight", b)}),
+       ErrorCode::kCorrupt, "two tensors get one name"},
+      {"adapter alone", make_dict({q("lora_A.default.weight", a), q("lora_B.default.weight", b)}),
+       ErrorCode::kIncomplete, "--base_model_dir"},
+  };
+  options_.lora.alpha = 1;
+  for (const Refusal& refusal : refusals) {
+    write(refusal.root);
+    EXPECT_THAT(merge(), Fails(refusal.code, refusal.text)) << refusal.what;
+  }
+}
+
+TEST(SaveLoraAdapter, IsTheLoraCatalogOfARealCheckpoint) {
+  const std::string path = testing::source_path("tests/fixtures/torch-2.13.0/lora_bf16_w2");
+  auto folder = discover_checkpoint(posix_file_system(), path);
+  const MergeSource source = open_merge_source(posix_file_system(), *std::move(folder), "",
+                                               PlainTensors::kAuto).value();
+  const LoraCatalog apart = take_lora_apart(posix_file_system(), source, {}).value();
+  EXPECT_EQ(apart.adapter.size(), 8u);
+  EXPECT_EQ(apart.model->tensors.size(), 27u);
+  EXPECT_EQ(apart.adapter[0].name, "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
+  EXPECT_EQ(to_string(*apart.summary),
+            "'default': 4 modules of rank 4, lora_alpha 16 (lora_train_meta.json), on q_proj, v_proj");
+}
+
+}  // namespace
+}  // namespace shardkit

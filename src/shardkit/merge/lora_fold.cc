@@ -1,0 +1,98 @@
+// Scale and orientation of the fold of a module.
+#include "shardkit/merge/lora_fold.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace shardkit {
+namespace {
+
+// Where transformers 5.24 has Conv1D, whose weight is in x out, and how these modules are called.
+constexpr std::array<std::string_view, 5> kConv1dModels{"clvp", "decision_transformer", "gpt2",
+                                                        "imagegpt", "openai-gpt"};
+constexpr std::array<std::string_view, 4> kConv1dModules{"c_attn", "c_fc", "c_proj", "q_attn"};
+
+// Initializations that leave the base weights as they were (peft 0.21, tuners/lora/layer.py).
+constexpr std::array<std::string_view, 2> kHarmlessInitializations{"eva", "gaussian"};
+
+template <std::size_t N>
+bool contains(const std::array<std::string_view, N>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string_view last_part(std::string_view module) {
+  return module.substr(module.rfind('.') + 1);
+}
+
+/// Of a weight that fits both ways.
+Result<bool> is_square_transposed(const MergeSource& source, const LoraAdapter& adapter,
+                                  const LoraModule& module) {
+  const bool has_conv1d_name = contains(kConv1dModules, last_part(module.name));
+  const std::string model_type = source.config ? source.config->model_type : "";
+  if (contains(kConv1dModels, model_type)) return has_conv1d_name;
+  if (adapter.settings.fan_in_fan_out) return *adapter.settings.fan_in_fan_out;
+  if (!has_conv1d_name || !model_type.empty()) return false;
+  return Error(ErrorCode::kIncomplete,
+               "it cannot be told whether this square weight is stored transposed: there is "
+               "neither a config.json with a model_type nor an adapter_config.json")
+      .of_tensor(module.name);
+}
+
+Result<bool> is_transposed(const MergeSource& source, const LoraAdapter& adapter,
+                           const LoraModule& module, const CatalogTensor& weight) {
+  if (module.embedding) return true;
+  if (weight.shape.size() != 2) return false;
+  const std::int64_t in = source.catalog->tensors[module.a].shape[1];
+  const std::int64_t out = source.catalog->tensors[module.b].shape[0];
+  const bool straight = weight.shape == Dims{out, in};
+  const bool turned = weight.shape == Dims{in, out};
+  if (straight && turned) return is_square_transposed(source, adapter, module);
+  return turned;
+}
+
+}  // namespace
+
+Status check_foldable(const LoraAdapter& adapter, bool base_is_original) {
+  const hf::LoraSettings& settings = adapter.settings;
+  if (!settings.foreign_options.empty())
+    return Error(ErrorCode::kUnsupported, "an adapter with these options cannot be folded")
+        .found(fmt::format("{}", fmt::join(settings.foreign_options, ", ")));
+  if (base_is_original && !settings.initialization.empty() &&
+      !contains(kHarmlessInitializations, settings.initialization))
+    return Error(ErrorCode::kUnsupported,
+                 "the initialization of this adapter changed the base weights, and the checkpoint "
+                 "does not hold them")
+        .expected("init_lora_weights that leaves them: true, gaussian, eva")
+        .found(settings.initialization);
+  return {};
+}
+
+Result<Fold> fold_of(const MergeSource& source, const LoraAdapter& adapter,
+                     const LoraModule& module, const CatalogTensor& weight) {
+  if (module.bias)
+    return Error(ErrorCode::kUnsupported, "a bias of lora_B cannot be folded")
+        .of_tensor(source.catalog->tensors[*module.bias].name);
+  SHARDKIT_ASSIGN(const auto alpha, hf::alpha_of(adapter.settings, module.name));
+  if (!alpha)
+    return Error(ErrorCode::kIncomplete,
+                 "lora_alpha is not known: no adapter_config.json or lora_train_meta.json beside "
+                 "the shards says it; --lora-alpha tells it")
+        .of_tensor(module.name);
+  const auto rank = static_cast<double>(module.rank);
+  Fold fold;
+  const std::vector<CatalogTensor>& tensors = source.catalog->tensors;
+  fold.a = std::make_shared<const CatalogTensor>(tensors[module.a]);
+  fold.b = std::make_shared<const CatalogTensor>(tensors[module.b]);
+  if (module.magnitude)
+    fold.magnitude = std::make_shared<const CatalogTensor>(tensors[*module.magnitude]);
+  fold.scale = *alpha / (adapter.settings.rslora ? std::sqrt(rank) : rank);
+  SHARDKIT_ASSIGN(fold.transposed, is_transposed(source, adapter, module, weight));
+  SHARDKIT_TRY(fold_shape(weight, fold));
+  return fold;
+}
+
+}  // namespace shardkit
