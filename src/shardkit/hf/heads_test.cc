@@ -28,7 +28,8 @@ TEST(HeadWarning, NothingWhereClassAndWeightsAgree) {
 
 TEST(HeadWarning, AHeadThatTheClassLeavesOut) {
   EXPECT_THAT(warning_of("Qwen2ForCausalLM", {"model.norm.weight", "score.bias"}),
-              HasSubstr("hold the head 'score.bias', and the class in config.json, Qwen2ForCausalLM"));
+              HasSubstr("hold the head 'score.bias', and the class in config.json, "
+                        "Qwen2ForCausalLM"));
 }
 
 TEST(HeadWarning, AClassWhoseHeadIsMissing) {

@@ -130,6 +130,7 @@ class Saver {
   struct Joint {
     std::vector<std::optional<std::size_t>> held;
     std::size_t place = 0;  // in saved_
+    bool is_taken_twice = false;
   };
 
   std::string renamed(std::string name) const;
@@ -188,9 +189,10 @@ bool Saver::unstack(const SaveRule& rule, std::size_t held, std::size_t index,
   std::int64_t first = 0;
   if (held > 0) {
     const std::string other = found.with(rule.held[0]);
-    const auto before = std::find_if(held_.begin(), held_.end(), [&other](const HeldTensor& tensor) {
-      return tensor.name == other && !tensor.shape.empty() && tensor.shape[0] <= kMostExperts;
-    });
+    const auto before =
+        std::find_if(held_.begin(), held_.end(), [&other](const HeldTensor& tensor) {
+          return tensor.name == other && !tensor.shape.empty() && tensor.shape[0] <= kMostExperts;
+        });
     if (before == held_.end()) return false;
     first = before->shape[0];
   }
@@ -250,6 +252,8 @@ bool Saver::join(const SaveRule& rule, std::size_t which, std::size_t index, con
     joint->second.place = saved_.size();
     saved_.push_back({name, {}, {}});
   }
+  // Renames may make one name of two.
+  joint->second.is_taken_twice |= joint->second.held[which].has_value();
   joint->second.held[which] = index;
   return true;
 }
@@ -273,6 +277,8 @@ void Saver::keep(std::size_t index) {
 
 Result<std::vector<SavedTensor>> Saver::finish() && {
   for (const auto& [name, joint] : joints_) {
+    if (joint.is_taken_twice)
+      return Error(ErrorCode::kCorrupt, "two tensors would be saved at one place").of_tensor(name);
     SavedTensor& tensor = saved_[joint.place];
     for (const std::optional<std::size_t>& index : joint.held) {
       if (!index)
@@ -310,8 +316,9 @@ void Saver::tell(const std::string& model_type, SavedForm& form) const {
         "{} tensors hold one expert each already, as transformers saves them", already_saved_));
   if (!odd_.empty())
     form.warnings.push_back(fmt::format(
-        "{} are named neither as transformers holds experts of type '{}' nor as it saves them: they "
-        "are written as they are, and a reader may not match them", some_of(odd_), model_type));
+        "{} are named neither as transformers holds experts of type '{}' nor as it saves them: "
+        "they are written as they are, and a reader may not match them", some_of(odd_),
+        model_type));
   // A listed family without experts one by one saves them fused.
   const bool saves_fused =
       !scopes_.empty() && std::none_of(scopes_.begin(), scopes_.end(), unstacks);
@@ -319,8 +326,8 @@ void Saver::tell(const std::string& model_type, SavedForm& form) const {
   const std::string model =
       model_type.empty() ? "such a model" : fmt::format("a model of type '{}'", model_type);
   form.warnings.push_back(fmt::format(
-      "{} hold experts in one tensor each, and how {} saves them is not known here: they are written "
-      "as they are, and a reader that wants the experts one by one will not match them",
+      "{} hold experts in one tensor each, and how {} saves them is not known here: they are "
+      "written as they are, and a reader that wants the experts one by one will not match them",
       some_of(fused_), model));
 }
 

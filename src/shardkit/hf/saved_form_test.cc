@@ -1,5 +1,5 @@
-// Names and boxes against what transformers 5.24 writes for such models; the bytes of whole models are
-// compared in tests/interop/test_weight_conversions.py.
+// Names and boxes against what transformers 5.24 writes for such models; the bytes of whole models
+// are compared in tests/interop/test_weight_conversions.py.
 #include "shardkit/hf/saved_form.h"
 
 #include <gmock/gmock.h>
@@ -59,8 +59,9 @@ TEST(SavedForm, ExpertsOneByOne) {
 }
 
 TEST(SavedForm, RenamesAfterTheCut) {
-  const auto form = form_of(config_of("mixtral"), {{"model.layers.1.mlp.experts.down_proj", {1, 4, 3}},
-                                                   {"model.layers.1.mlp.gate.weight", {1, 4}}});
+  const auto form =
+      form_of(config_of("mixtral"), {{"model.layers.1.mlp.experts.down_proj", {1, 4, 3}},
+                                     {"model.layers.1.mlp.gate.weight", {1, 4}}});
   EXPECT_THAT(names_of(form), ElementsAre("model.layers.1.block_sparse_moe.experts.0.w2.weight",
                                           "model.layers.1.block_sparse_moe.gate.weight"));
 }
@@ -124,6 +125,9 @@ TEST(SavedForm, ProjectionsAreJoinedInTheOrderOfTheRule) {
   ASSERT_EQ(joined.parts.size(), 3u);
   EXPECT_EQ(joined.parts[0].held, 1u);
   EXPECT_EQ(joined.parts[1].held, 0u);
+  std::vector<HeldTensor> twice = held;
+  twice.push_back({"model.layers.0.attention.v_proj.weight", {2, 4}});
+  EXPECT_THAT(form_of(config_of("sarvam_moe"), twice), Fails(ErrorCode::kCorrupt, "at one place"));
   EXPECT_THAT(form_of(config_of("sarvam_moe"), {held[0], held[1]}),
               Fails(ErrorCode::kIncomplete, "not all tensors are there"));
   EXPECT_THAT(form_of(config_of("sarvam_moe"), {held[0], held[1], {held[2].name, {2, 5}}}),
@@ -162,7 +166,8 @@ TEST(SavedForm, FusedExpertsOfAFamilyThatIsNotListedAreTold) {
   ASSERT_EQ(form->warnings.size(), 1u);
   EXPECT_THAT(form->warnings[0],
               HasSubstr("'model.layers.0.mlp.experts.gate_up_proj' and 1 more hold experts in one "
-                        "tensor each, and how a model of type 'novel_moe' saves them is not known"));
+                        "tensor each, and how a model of type 'novel_moe' saves them is not "
+                        "known"));
   EXPECT_THAT(saved_form(nullptr, held)->warnings[0], HasSubstr("how such a model saves them"));
   EXPECT_THAT(form_of(config_of("gpt_oss"), held)->warnings, IsEmpty());
 }
@@ -193,7 +198,7 @@ TEST(SavedForm, WhatIsNotDoneIsTold) {
   ASSERT_THAT(form, IsOk());
   EXPECT_FALSE(form->tensors.has_value());
   ASSERT_EQ(form->warnings.size(), 1u);
-  EXPECT_THAT(form->warnings[0], HasSubstr("permutes the rows of projections"));
+  EXPECT_THAT(form->warnings[0], HasSubstr("permutes rows of projections"));
 }
 
 TEST(SavedForm, SizesThatNoModelHasAreKept) {

@@ -1,4 +1,4 @@
-// The families, as transformers 5.24 lists them in conversion_mapping.py: what it loads, turned round.
+// The families, as transformers 5.24 lists them in conversion_mapping.py, turned round.
 //
 // Keys, patterns and order are those of _build_checkpoint_conversion_mapping() and
 // _MODEL_TO_CONVERSION_PATTERN, read from the last entry to the first, since saving undoes them in
@@ -333,8 +333,9 @@ constexpr std::array kDoryRenames{rename(".embed_tokens.", ".embeddings."),
                                   rename(".self_attn.gate_proj.", ".self_attn.g_proj.")};
 constexpr std::array kLfm3Renames{rename(".self_attn.g_proj.", ".self_attn.gate_proj.")};
 constexpr std::array kOlmoHybridConversions{
-    chunk("linear_attn.conv1d.weight", {"linear_attn.q_conv1d.weight", "linear_attn.k_conv1d.weight",
-                                        "linear_attn.v_conv1d.weight"})};
+    chunk("linear_attn.conv1d.weight",
+          {"linear_attn.q_conv1d.weight", "linear_attn.k_conv1d.weight",
+           "linear_attn.v_conv1d.weight"})};
 constexpr std::array kOlmoHybridRenames{
     rename("post_attention_layernorm", "feedforward_layer_norm"),
     rename("input_layernorm", "attention_layer_norm")};
@@ -350,7 +351,7 @@ constexpr std::array kLaraMiniConversions{
          "linear_attn.in_proj")};
 constexpr std::array kLaraMiniRenames{rename("linear_attn.norm.", "linear_attn.out_norm.")};
 
-constexpr std::string_view kPermutes = "permutes the rows of projections for another rotary embedding";
+constexpr std::string_view kPermutes = "permutes rows of projections for another rotary embedding";
 constexpr std::string_view kInterleaves = "interleaves the rows of gate and up projections";
 constexpr std::string_view kOtherNames = "gives parts of the model other names";
 
@@ -479,7 +480,7 @@ constexpr std::array kFamilies{
     SaveFamily{"nemotron_h_omni", {}, {}, kOtherNames},
     SaveFamily{"pi0", {}, {}, kOtherNames},
     SaveFamily{"qianfan_ocr", {}, {}, kOtherNames},
-    SaveFamily{"qwen4_exp_text", {}, {}, "splits an embedding into the parts that config.json counts"},
+    SaveFamily{"qwen4_exp_text", {}, {}, "splits an embedding into parts"},
     SaveFamily{"step3p7", {}, {}, kPermutes},
     SaveFamily{"unlimited_ocr", {}, {}, kOtherNames},
 };

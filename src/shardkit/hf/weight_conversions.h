@@ -10,17 +10,18 @@ namespace shardkit::hf {
 /// Names of a rule that are used; the first is never empty.
 inline constexpr std::size_t kMostRuleNames = 4;
 
-/// One step of save_pretrained (transformers 5.24, core_model_loading.py, revert_weight_conversion).
+/// One step of save_pretrained (transformers 5.24, core_model_loading.py,
+/// revert_weight_conversion).
 ///
 /// A rule looks for `held` in a tensor's name: anywhere, or at the start where it begins with '^';
-/// where its last character is a letter or digit, the name goes on with another kind of character or
-/// ends. What stands before and after in the name stays.
+/// where its last character is a letter or digit, the name ends there or goes on with another kind
+/// of character. What stands before and after in the name stays.
 struct SaveRule {
   enum class Change {
     kRename,     ///< held[0] becomes saved[0]
-    kUnstack,    ///< the entries of dimension 0, numbered at the '*' of each of `saved`, which share
-                 ///< dimension 1 of held[0] evenly (Concatenate, then SplitModulelist). The numbers
-                 ///< of held[1]'s entries go on where those of held[0] end
+    kUnstack,    ///< the entries of dimension 0, numbered at the '*' of each of `saved`, which
+                 ///< share dimension 1 of held[0] evenly (Chunk, then SplitModulelist). The
+                 ///< numbers of held[1]'s entries go on where those of held[0] end
     kChunk,      ///< `saved` share dimension 0 of held[0] as torch.chunk does: the last gets less
     kJoin,       ///< all of `held`, one after another on dimension 0, become saved[0]
     kTranspose,  ///< a matrix

@@ -32,8 +32,8 @@ class FileSink final : public BlockSink {
 
   /// For each file the hashes of its blocks. REQUIRES: the transfer is done.
   const std::vector<std::vector<std::uint64_t>>& hashes() const { return hashes_; }
-  /// Values that became infinite as float16, by tensor. A block that holds an infinite value is never
-  /// taken over, so that all are counted.
+  /// Values that became infinite as float16, by tensor. A block that holds an infinite value is
+  /// never taken over, so that all are counted.
   const std::map<std::size_t, std::uint64_t>& overflows() const { return overflows_; }
   /// Blocks that were taken over.
   std::uint64_t blocks_kept() const { return blocks_kept_; }

@@ -111,8 +111,8 @@ std::string note_of(const Catalog& held, const std::vector<hf::SavedTensor>& for
     else if (form.name != tensor.name) ++renamed;
   }
   if (made + renamed == 0) return {};
-  return fmt::format("as transformers saves this model: {} tensors cut from or joined of others, {} "
-                     "under another name", made, renamed);
+  return fmt::format("as transformers saves this model: {} tensors cut from or joined of others, "
+                     "{} under another name", made, renamed);
 }
 
 }  // namespace

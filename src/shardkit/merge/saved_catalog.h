@@ -27,7 +27,7 @@ struct SavedCatalog {
 ///
 /// @param dropped  for each tensor of the source's catalog, whether it is left out
 /// @error as hf::saved_form, prove_whole
-/// @error kUnsupported  tensors that are to be joined have other replicas or addends than each other
+/// @error kUnsupported  tensors that are to be joined have not the same replicas and addends
 Result<SavedCatalog> saved_catalog(const MergeSource& source, std::vector<bool> dropped);
 
 }  // namespace shardkit

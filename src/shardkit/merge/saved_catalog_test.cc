@@ -1,4 +1,4 @@
-// Experts that lie unevenly on ranks, with replicas and addends, cut out of the tensor that holds them.
+// Experts that lie unevenly on ranks, with replicas and addends, cut out of what holds them.
 #include "shardkit/merge/saved_catalog.h"
 
 #include <gmock/gmock.h>

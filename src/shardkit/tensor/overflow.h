@@ -19,7 +19,7 @@ bool may_overflow_float16(DType from, DType to);
 std::uint64_t count_float16_overflows(DType from, std::span<const std::byte> in,
                                       std::span<const std::byte> out);
 
-/// Whether any two bytes at an even offset are an infinite float16; of other data that may be chance.
+/// Whether any two bytes at an even offset are an infinite float16; of other data that is chance.
 bool may_hold_infinite_float16(std::span<const std::byte> bytes);
 
 }  // namespace shardkit
