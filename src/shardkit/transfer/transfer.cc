@@ -48,49 +48,29 @@ Result<Resources> share_out(const TransferOptions& options, std::uint64_t blocks
                    static_cast<std::size_t>(std::clamp<std::uint64_t>(buffer, kLeastBuffer, kMostBuffer))};
 }
 
-/// The blocks of all files, numbered through.
-class Blocks {
- public:
-  explicit Blocks(const std::vector<PlannedFile>& files) {
-    for (const PlannedFile& file : files) {
-      first_.push_back(count_);
-      count_ += (file.bytes + kBlockBytes - 1) / kBlockBytes;
-    }
-  }
-
-  std::uint64_t count() const { return count_; }
-
-  /// {file, offset} of a block.
-  std::pair<std::size_t, std::uint64_t> at(std::uint64_t block) const {
-    const auto after = std::upper_bound(first_.begin(), first_.end(), block);
-    const auto file = static_cast<std::size_t>(after - first_.begin()) - 1;
-    return {file, (block - first_[file]) * kBlockBytes};
-  }
-
- private:
-  std::vector<std::uint64_t> first_;
-  std::uint64_t count_ = 0;
-};
-
 /// What the threads share.
 struct Shared {
-  Shared(const Plan& the_plan, const Blocks& the_blocks, FileCache& the_files, BlockSink& the_sink,
-         const std::atomic<bool>* the_cancel, int threads)
+  Shared(const Plan& the_plan, const OutputBlocks& the_blocks, const BlockRange& range,
+         FileCache& the_files, BlockSink& the_sink, const std::atomic<bool>* the_cancel,
+         int threads)
       : plan(the_plan),
         blocks(the_blocks),
+        end_block(range.end),
         files(the_files),
         sink(the_sink),
         cancel(the_cancel),
+        next_block(range.begin),
         running(threads) {}
 
   bool cancelled() const { return cancel != nullptr && *cancel; }
 
   const Plan& plan;
-  const Blocks& blocks;
+  const OutputBlocks& blocks;
+  const std::uint64_t end_block;
   FileCache& files;
   BlockSink& sink;
   const std::atomic<bool>* const cancel;
-  std::atomic<std::uint64_t> next_block{0};
+  std::atomic<std::uint64_t> next_block;
   std::atomic<std::uint64_t> bytes_done{0};
   std::atomic<std::uint64_t> first_failed{~std::uint64_t{0}};
 
@@ -110,7 +90,7 @@ void work(Shared& shared, std::size_t buffer_bytes) {
   BlockMaker maker(shared.plan, shared.files, shared.sink, buffer_bytes);
   for (;;) {
     const std::uint64_t block = shared.next_block.fetch_add(1);
-    if (block >= shared.blocks.count() || block > shared.first_failed) break;
+    if (block >= shared.end_block || block > shared.first_failed) break;
     if (shared.cancelled()) {
       shared.fail(block, Error(ErrorCode::kCancelled, "stopped on request"));
       break;
@@ -134,11 +114,13 @@ void work(Shared& shared, std::size_t buffer_bytes) {
 
 Status transfer(const Plan& plan, FileSystem& fs, BlockSink& sink,
                 const TransferOptions& options) {
-  const Blocks blocks(plan.files());
-  SHARDKIT_ASSIGN(const Resources resources, share_out(options, blocks.count(),
-                                                      FoldReader::bytes_needed(plan)));
+  const OutputBlocks blocks(plan.files());
+  const BlockRange range{options.blocks.begin, std::min(options.blocks.end, blocks.count())};
+  const std::uint64_t count = range.end - std::min(range.begin, range.end);
+  SHARDKIT_ASSIGN(const Resources resources,
+                  share_out(options, count, FoldReader::bytes_needed(plan)));
   FileCache files(fs, kOpenFiles);
-  Shared shared(plan, blocks, files, sink, options.cancel, resources.threads);
+  Shared shared(plan, blocks, range, files, sink, options.cancel, resources.threads);
   const auto report = [&] {
     if (options.on_progress)
       options.on_progress({shared.bytes_done, plan.summary().write_bytes});

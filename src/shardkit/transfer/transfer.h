@@ -10,11 +10,9 @@
 #include "shardkit/base/result.h"
 #include "shardkit/io/file_system.h"
 #include "shardkit/plan/plan.h"
+#include "shardkit/transfer/output_blocks.h"
 
 namespace shardkit {
-
-/// Output is made in blocks of this many bytes, counted from the start of each file.
-inline constexpr std::size_t kBlockBytes = 8 << 20;
 
 /// Takes the blocks of the output files as they are made.
 class BlockSink {
@@ -50,11 +48,12 @@ class BlockSink {
 
 struct Progress {
   std::uint64_t bytes_done = 0;
-  std::uint64_t bytes_total = 0;  ///< of output
+  std::uint64_t bytes_total = 0;  ///< of output, all of it
 };
 
 struct TransferOptions {
   int threads = 0;                              ///< 0: as many as the processor runs at once
+  BlockRange blocks;                            ///< what is made; the rest is left to others
   std::uint64_t memory_budget = 256u << 20;     ///< bytes for buffers; fewer threads if need be
   /// Called on the thread that called transfer(), some ten times a second and at the end.
   std::function<void(const Progress&)> on_progress;
@@ -66,7 +65,7 @@ struct TransferOptions {
 /// FoldReader::bytes_needed() more for each thread.
 inline constexpr std::uint64_t kLeastBudget = 16u << 20;
 
-/// Reads the sources of every planned tensor and hands the files' blocks to the sink.
+/// Reads the sources of what is planned and hands the files' blocks to the sink.
 ///
 /// The bytes do not depend on the number of threads. After an error no new block is begun; of
 /// several errors the one of the first block is returned, so that the same input gives the same
