@@ -93,6 +93,9 @@ class StagedFolder {
   /// Removes all content but the files named: what a resumed run writes anew. @error kIo
   Status keep_only(const std::vector<std::string>& files);
 
+  /// Leaves the stage to the next run, as a process that is killed does, unless it is published.
+  void keep() { keep_stage_ = true; }
+
   /// Lets the content appear as the target. REQUIRES: every file was finished.
   /// @error kIo the target is as it was before; or it is the new one, but a crash of the machine
   ///        may lose it; or, where it must be published file by file, it is no longer whole and

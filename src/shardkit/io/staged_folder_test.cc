@@ -129,6 +129,18 @@ TEST_F(StagedFolderTest, AnUnpublishedStageLeavesNothing) {
   EXPECT_EQ(names(), std::set<std::string>{});
 }
 
+TEST_F(StagedFolderTest, AStageThatIsKeptIsTheNextOnesToTakeUp) {
+  {
+    auto stage = create(dir_ / "out").value();
+    put(stage, "file", "text");
+    stage.keep();
+  }
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "out"));
+  auto stage = create(dir_ / "out").value();
+  EXPECT_EQ(stage.found(), StagedFolder::Found::kContent);
+  EXPECT_EQ(testing::read_file(stage.content_path("file")), "text");
+}
+
 TEST_F(StagedFolderTest, AnEmptyTargetIsNoObstacle) {
   std::filesystem::create_directory(dir_ / "out");
   auto stage = create(dir_ / "out").value();

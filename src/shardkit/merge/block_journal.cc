@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <string_view>
 
 #include "shardkit/transfer/block_hash.h"
 
@@ -18,6 +19,18 @@ std::uint64_t check_of(const Record& record) {
   return block_hash(std::as_bytes(std::span(record)).first(3 * sizeof(std::uint64_t)));
 }
 
+/// Takes the records off the front of `text`. @return how many bytes of it they are
+std::size_t take_records(std::string_view text, BlockHashes& hashes) {
+  std::size_t end = 0;
+  for (; text.size() - end >= sizeof(Record); end += sizeof(Record)) {
+    Record record;
+    std::memcpy(record.data(), text.data() + end, sizeof record);
+    if (record[3] != check_of(record)) break;
+    hashes[{static_cast<std::size_t>(record[0]), record[1]}] = record[2];
+  }
+  return end;
+}
+
 }  // namespace
 
 Result<BlockJournal> BlockJournal::open(FileSystem& fs, const std::string& path) {
@@ -28,13 +41,15 @@ Result<BlockJournal> BlockJournal::open(FileSystem& fs, const std::string& path)
   SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, kJournalLimit));
   SHARDKIT_ASSIGN(auto file, fs.open_to_write(path));
   BlockJournal journal(std::move(file));
-  for (; text.size() - journal.end_ >= sizeof(Record); journal.end_ += sizeof(Record)) {
-    Record record;
-    std::memcpy(record.data(), text.data() + journal.end_, sizeof record);
-    if (record[3] != check_of(record)) break;
-    journal.recorded_[{static_cast<std::size_t>(record[0]), record[1]}] = record[2];
-  }
+  journal.end_ = take_records(text, journal.recorded_);
   return journal;
+}
+
+Result<BlockHashes> BlockJournal::read(FileSystem& fs, const std::string& path) {
+  SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, kJournalLimit));
+  BlockHashes hashes;
+  take_records(text, hashes);
+  return hashes;
 }
 
 std::optional<std::uint64_t> BlockJournal::recorded(std::size_t file, std::uint64_t block) const {

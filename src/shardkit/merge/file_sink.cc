@@ -1,20 +1,29 @@
 #include "shardkit/merge/file_sink.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "shardkit/io/file_tree.h"
+#include "shardkit/io/path.h"
 #include "shardkit/tensor/overflow.h"
 #include "shardkit/transfer/block_hash.h"
 
 namespace shardkit {
 
-FileSink::FileSink(FileSystem& fs, StagedFolder& stage, BlockJournal& journal, const Plan& plan)
-    : fs_(fs), stage_(stage), journal_(journal), plan_(plan) {
-  for (const PlannedFile& file : plan.files()) {
-    const std::uint64_t blocks = (file.bytes + kBlockBytes - 1) / kBlockBytes;
-    const auto info = fs.info(stage.content_path(file.name));
-    outputs_.push_back({nullptr, info.ok(), blocks});
-    hashes_.emplace_back(blocks, 0);
-    for (const PlannedTensor& step : file.tensors) {
+FileSink::FileSink(FileSystem& fs, std::string folder, Durability durability,
+                   BlockRecords& records, const Plan& plan, const BlockRange& blocks)
+    : fs_(fs),
+      folder_(std::move(folder)),
+      durability_(durability),
+      records_(records),
+      plan_(plan) {
+  const OutputBlocks all(plan.files());
+  for (std::size_t file = 0; file < plan.files().size(); ++file) {
+    const BlockRange whole = all.of_file(file, {});
+    const BlockRange made = all.of_file(file, blocks);
+    outputs_.push_back({nullptr, fs.info(path_of(file)).ok(), made.end - made.begin});
+    hashes_.emplace_back(whole.end - whole.begin, 0);
+    for (const PlannedTensor& step : plan.files()[file].tensors) {
       const CatalogTensor& tensor = plan.catalog().tensors[step.tensor];
       may_overflow_ |= may_overflow_float16(
           tensor.fold ? fold_dtype(tensor.dtype) : tensor.dtype, step.dtype);
@@ -22,12 +31,16 @@ FileSink::FileSink(FileSystem& fs, StagedFolder& stage, BlockJournal& journal, c
   }
 }
 
+std::string FileSink::path_of(std::size_t file) const {
+  return join_path(folder_, plan_.files()[file].name);
+}
+
 Result<bool> FileSink::has(std::size_t file, std::uint64_t offset, std::uint64_t bytes,
                            std::span<std::byte> scratch) {
   const std::uint64_t block = offset / kBlockBytes;
-  const auto recorded = journal_.recorded(file, block);
+  const auto recorded = records_.recorded(file, block);
   if (!recorded || !outputs_[file].exists) return false;
-  const auto written = fs_.open(stage_.content_path(plan_.files()[file].name));
+  const auto written = fs_.open(path_of(file));
   if (!written.ok() || offset + bytes > (*written)->size()) return false;
   BlockHasher hasher;
   for (std::uint64_t done = 0; done < bytes;) {
@@ -61,28 +74,29 @@ void FileSink::overflowed(std::size_t tensor, std::uint64_t values) {
 
 Status FileSink::end_block(std::size_t file, std::uint64_t offset, std::uint64_t bytes,
                            std::uint64_t hash) {
-  if (stage_.durability() == Durability::kSynced) {
+  if (durability_ == Durability::kSynced) {
     SHARDKIT_ASSIGN(const auto target, opened(file));
     target->start_writeback(offset, bytes);
   }
   const std::uint64_t block = offset / kBlockBytes;
-  SHARDKIT_TRY(journal_.append(file, block, hash));
+  SHARDKIT_TRY(records_.append(file, block, hash));
   return count_block(file, block, hash);
 }
 
 Result<std::shared_ptr<WritableFile>> FileSink::opened(std::size_t file) {
-  const PlannedFile& planned = plan_.files()[file];
+  const std::string path = path_of(file);
   const std::lock_guard lock(mutex_);
   Output& output = outputs_[file];
   if (!output.file) {
     if (output.exists) {
-      SHARDKIT_ASSIGN(output.file, fs_.open_to_write(stage_.content_path(planned.name)));
+      SHARDKIT_ASSIGN(output.file, fs_.open_to_write(path));
     } else {
-      SHARDKIT_ASSIGN(output.file, stage_.create_file(planned.name));
+      SHARDKIT_TRY(make_directories(fs_, parent_path(path), Durability::kUnsynced));
+      SHARDKIT_ASSIGN(output.file, fs_.create(path));
     }
     // A scratch disk need not even choose the places for bytes that need never reach it.
-    if (stage_.durability() == Durability::kSynced)
-      SHARDKIT_TRY(output.file->reserve(planned.bytes));
+    if (durability_ == Durability::kSynced)
+      SHARDKIT_TRY(output.file->reserve(plan_.files()[file].bytes));
   }
   return output.file;
 }
@@ -96,7 +110,8 @@ Status FileSink::count_block(std::size_t file, std::uint64_t block, std::uint64_
     if (--output.blocks_left > 0) return {};
     finished = std::move(output.file);
   }
-  return stage_.finish_file(*finished);
+  if (durability_ == Durability::kSynced) SHARDKIT_TRY(finished->sync());
+  return finished->close();
 }
 
 }  // namespace shardkit

@@ -9,6 +9,8 @@
 
 #include <vector>
 
+#include "shardkit/io/staged_folder.h"
+#include "shardkit/merge/block_journal.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/temp_dir.h"
 #include "shardkit/testing/tensors.h"
@@ -33,7 +35,7 @@ Outcome write_blocks(const Plan& plan, const std::string& target, bool is_killed
   options.key_file = plan.files()[0].name;
   StagedFolder stage = StagedFolder::create(fs, target, options).value();
   BlockJournal journal = BlockJournal::open(fs, stage.control_path("blocks")).value();
-  FileSink sink(fs, stage, journal, plan);
+  FileSink sink(fs, stage.content_path(""), stage.durability(), journal, plan);
   transfer(plan, fs, sink, {}).value();
   journal.close().value();
   if (is_killed) ::raise(SIGKILL);

@@ -89,20 +89,18 @@ StageOptions stage_options(const MergeOptions& options, const MergeSource& sourc
 
 /// Streams the weights into the stage; what a killed run proved is kept.
 Result<std::vector<ManifestFile>> write_weights(FileSystem& fs, const MergeOptions& options,
-                                                const Plan& plan, StagedFolder& stage,
+                                                const Plan& plan, const StagedFolder& stage,
                                                 MergeReport& report) {
-  std::vector<std::string> names;
-  for (const PlannedFile& file : plan.files()) names.push_back(file.name);
-  SHARDKIT_TRY(stage.keep_only(names));
-  SHARDKIT_ASSIGN(BlockJournal journal, BlockJournal::open(fs, stage.control_path("blocks")));
-  FileSink sink(fs, stage, journal, plan);
+  SHARDKIT_ASSIGN(BlockJournal journal,
+                  BlockJournal::open(fs, stage.control_path(kBlockJournalName)));
+  FileSink sink(fs, stage.content_path(""), stage.durability(), journal, plan);
   SHARDKIT_TRY(transfer(plan, fs, sink, options.transfer));
   SHARDKIT_TRY(journal.close());
   report.blocks_kept = sink.blocks_kept();
   report_overflows(plan.catalog(), sink.overflows(), report);
   std::vector<ManifestFile> files;
-  for (std::size_t f = 0; f < names.size(); ++f)
-    files.push_back({names[f], plan.files()[f].bytes, sink.hashes()[f]});
+  for (std::size_t f = 0; f < plan.files().size(); ++f)
+    files.push_back({plan.files()[f].name, plan.files()[f].bytes, sink.hashes()[f]});
   return files;
 }
 
@@ -240,6 +238,19 @@ Result<MergeReport> FSDPModelMerger::merge_and_save() {
 }
 
 Result<MergeReport> FSDPModelMerger::save_hf_model_and_tokenizer(const OutputDecision& decision) {
+  SHARDKIT_ASSIGN(StagedMerge staged, stage_output(decision));
+  if (!staged.is_written) {
+    SHARDKIT_ASSIGN(std::vector<ManifestFile> files,
+                    write_weights(fs_, options_, decision.output.plan, staged.stage,
+                                  staged.report));
+    SHARDKIT_TRY(write_others(decision, staged, std::move(files)));
+    SHARDKIT_TRY(check_inputs());
+  }
+  SHARDKIT_TRY(staged.stage.publish());
+  return std::move(staged.report);
+}
+
+Result<StagedMerge> FSDPModelMerger::stage_output(const OutputDecision& decision) {
   SHARDKIT_ASSIGN(const MergeSource* opened, open_source());
   const MergeSource& source = *opened;
   if (decision.bytes != TensorBytes::kRead ||
@@ -252,17 +263,27 @@ Result<MergeReport> FSDPModelMerger::save_hf_model_and_tokenizer(const OutputDec
   MergeReport report = make_merge_report(source, decision);
   report.target = stage.target();
   note_stage(stage, report);
-  if (stage.found() != StagedFolder::Found::kPublishing &&
-      stage.found() != StagedFolder::Found::kPublished) {
+  const bool is_written = stage.found() == StagedFolder::Found::kPublishing ||
+                          stage.found() == StagedFolder::Found::kPublished;
+  if (!is_written) {
     const Plan& plan = decision.output.plan;
     SHARDKIT_TRY(check_free_space(fs_, stage, source, plan));
-    SHARDKIT_ASSIGN(std::vector<ManifestFile> files,
-                    write_weights(fs_, options_, plan, stage, report));
-    SHARDKIT_TRY(write_others(fs_, source, decision, stage, std::move(files)));
-    SHARDKIT_TRY(check_inputs_unchanged(fs_, source));
+    std::vector<std::string> names;
+    for (const PlannedFile& file : plan.files()) names.push_back(file.name);
+    SHARDKIT_TRY(stage.keep_only(names));
   }
-  SHARDKIT_TRY(stage.publish());
-  return report;
+  return StagedMerge{std::move(stage), std::move(report), is_written};
+}
+
+Status FSDPModelMerger::write_others(const OutputDecision& decision, StagedMerge& staged,
+                                     std::vector<ManifestFile> weights) {
+  SHARDKIT_ASSIGN(const MergeSource* source, open_source());
+  return shardkit::write_others(fs_, *source, decision, staged.stage, std::move(weights));
+}
+
+Status FSDPModelMerger::check_inputs() {
+  SHARDKIT_ASSIGN(const MergeSource* source, open_source());
+  return check_inputs_unchanged(fs_, *source);
 }
 
 Result<std::optional<MergeReport>> FSDPModelMerger::find_merged() {

@@ -15,6 +15,7 @@
 #include "shardkit/io/file_system.h"
 #include "shardkit/io/staged_folder.h"
 #include "shardkit/merge/decide_output.h"
+#include "shardkit/merge/manifest.h"
 #include "shardkit/merge/merge_report.h"
 #include "shardkit/merge/merge_source.h"
 #include "shardkit/state/compare.h"
@@ -32,6 +33,13 @@ struct MergeOptions : OutputChoices {
   ExistingTarget existing = ExistingTarget::kRefuse;
   Durability durability = Durability::kSynced;
   TransferOptions transfer;  ///< threads, memory, progress
+};
+
+/// A merge whose output is being written.
+struct StagedMerge {
+  StagedFolder stage;
+  MergeReport report;
+  bool is_written = false;  ///< an earlier run wrote everything: publishing is all that is left
 };
 
 /// verl's merger (verl 0.9.1, model_merger/), its steps under their names; docs/from_verl.md puts
@@ -102,6 +110,30 @@ class FSDPModelMerger {
   /// @error as decide, verify_folder
   Result<std::optional<MergeReport>> find_merged();
 
+  // The parts of save_hf_model_and_tokenizer(), for those who write the weights in another way: in
+  // between, the weights are written into the stage.
+
+  /// All that is read, opened. @error as open_merge_source
+  Result<const MergeSource*> open_source();
+
+  /// Whether the target may be written: it is free, and holds no input.
+  /// @error kInvalidArgument; as open_source, StagedFolder::check
+  Status check_target();
+
+  /// Locks the target and makes a stage with room for the weights, or takes one up.
+  /// @error as save_hf_model_and_tokenizer, but transfer
+  Result<StagedMerge> stage_output(const OutputDecision& decision);
+
+  /// Whether the inputs are as they were when they were opened. @error kIo
+  Status check_inputs();
+
+  /// Copies config and tokenizer and writes the manifest: staged.stage.publish() is left to do.
+  /// @param weights  those of the plan, in its order; finished
+  /// REQUIRES: !staged.is_written
+  /// @error as save_hf_model_and_tokenizer, but transfer
+  Status write_others(const OutputDecision& decision, StagedMerge& staged,
+                      std::vector<ManifestFile> weights);
+
   /// Removes what a killed merge into the target left: its stage and lock. The target stays, but
   /// for what StagedFolder::discard() says of one that is published file by file.
   /// @error as StagedFolder::discard, also where another process merges into it
@@ -109,8 +141,6 @@ class FSDPModelMerger {
 
  private:
   Result<const CheckpointFolder*> find_checkpoint();
-  Result<const MergeSource*> open_source();
-  Status check_target();
 
   FileSystem& fs_;
   const MergeOptions options_;
