@@ -14,6 +14,10 @@
 #include "cli/signals.h"
 #include "cli/upload_command.h"
 #include "shardkit/base/size_text.h"
+#include "shardkit/collective/agreement.h"
+#include "shardkit/collective/gloo/gloo_group.h"
+#include "shardkit/collective/launch_environment.h"
+#include "shardkit/joint_merge/joint_merge.h"
 #include "shardkit/json/value.h"
 #include "shardkit/json/write.h"
 #include "shardkit/merge/fsdp_merger.h"
@@ -41,6 +45,7 @@ struct Arguments {
   bool keep_tied = false;
   bool no_fsync = false;
   bool dry_run = false;
+  bool launched = false;
   bool quiet = false;
   bool json = false;
   bool no_effect = false;
@@ -165,30 +170,46 @@ int upload_merged(const MergeReport& merged, const Arguments& arguments, Streams
   return report.ok() ? kDone : report_error(report.error(), false, streams);
 }
 
+/// The group of the processes that a launcher has started; none for a process alone.
+Result<std::unique_ptr<ProcessGroup>> join_group(bool launched) {
+  if (!launched) return std::unique_ptr<ProcessGroup>();
+  SHARDKIT_ASSIGN(const LaunchEnvironment environment, read_launch_environment());
+  return make_gloo_group(environment);
+}
+
+Result<MergeReport> carry_out(const MergeOptions& options, const Arguments& arguments,
+                              ProcessGroup* group) {
+  FileSystem& fs = posix_file_system();
+  FSDPModelMerger merger(fs, options);
+  if (arguments.dry_run) return group ? plan_jointly(fs, options, *group) : merger.plan();
+  // The same command goes on with an upload that died after the merge.
+  if (arguments.uploads && !arguments.overwrite) {
+    SHARDKIT_ASSIGN(std::optional<MergeReport> merged,
+                    group ? find_merged_jointly(fs, options, *group) : merger.find_merged());
+    if (merged) return *std::move(merged);
+  }
+  return group ? merge_jointly(fs, options, *group) : merger.merge_and_save();
+}
+
 int merge(const Arguments& arguments, Streams& streams) {
   auto options = to_options(arguments);
   if (!options.ok()) return report_error(options.error(), arguments.json, streams);
+  const auto group = join_group(arguments.launched);
+  if (!group.ok()) return report_error(group.error(), arguments.json, streams);
+  // Of several processes one speaks; what went wrong, each says on its own standard error.
+  const bool speaks = *group == nullptr || (*group)->rank() == 0;
   // Better now than after an hour of merging.
-  if (arguments.uploads)
-    if (const auto status = check_upload(arguments.upload); !status.ok())
-      return report_error(status.error(), arguments.json, streams);
+  Status ready = speaks && arguments.uploads ? check_upload(arguments.upload) : Status();
+  if (*group != nullptr) ready = agree_on_status(**group, std::move(ready));
+  if (!ready.ok()) return report_error(ready.error(), arguments.json && speaks, streams);
   ProgressLine progress(streams, "merge");
-  if (!arguments.quiet)
+  if (!arguments.quiet && speaks)
     options->transfer.on_progress = [&progress](const Progress& now) { progress.update(now); };
-  FSDPModelMerger merger(posix_file_system(), *std::move(options));
   const bool planned = arguments.dry_run;
-  // The same command goes on with an upload that died after the merge.
-  std::optional<MergeReport> merged;
-  if (arguments.uploads && !planned && !arguments.overwrite) {
-    auto found = merger.find_merged();
-    if (!found.ok()) return report_error(found.error(), arguments.json, streams);
-    merged = *std::move(found);
-  }
-  const auto report = merged    ? Result<MergeReport>(*std::move(merged))
-                      : planned ? merger.plan()
-                                : merger.merge_and_save();
+  const auto report = carry_out(*options, arguments, group->get());
   progress.finish();
-  if (!report.ok()) return report_error(report.error(), arguments.json, streams);
+  if (!report.ok()) return report_error(report.error(), arguments.json && speaks, streams);
+  if (!speaks) return kDone;
   for (const std::string& warning : report->warnings)
     streams.err << "warning: " << warning << "\n";
   if (arguments.json && (planned || !arguments.uploads)) {
@@ -261,6 +282,9 @@ void add_merge_command(CLI::App& app, Streams& streams, int& result) {
                     "Do not wait for the disk; a crash of the machine may lose the result");
   command->add_flag("--dry-run", arguments->dry_run,
                     "Plan and prove the merge; read no weights and write nothing");
+  command->add_flag("--launched", arguments->launched,
+                    "This is one of the processes that torchrun, srun or mpirun has started with "
+                    "this command: they share the work");
   CLI::Option* const upload_path =
       command->add_option("--hf-upload-path", arguments->upload.repo,
                           "ORG/NAME on a Hugging Face Hub, to upload the merged model to");

@@ -2,6 +2,8 @@
 
 #include <csignal>
 
+#include "cli/command.h"
+
 namespace shardkit::cli {
 namespace {
 
@@ -27,6 +29,6 @@ void handle_stop_signals() {
 
 const std::atomic<bool>& stop_requested() { return requested; }
 
-int stop_exit_code() { return signal_number == 0 ? 0 : 128 + signal_number; }
+int stop_exit_code() { return signal_number == 0 ? kInterrupted : 128 + signal_number; }
 
 }  // namespace shardkit::cli

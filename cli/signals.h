@@ -11,7 +11,8 @@ void handle_stop_signals();
 /// Set by the first of them.
 const std::atomic<bool>& stop_requested();
 
-/// 128 + the signal that came, or 0: what the shell expects of a program that was stopped.
+/// 128 + the signal that came: what the shell expects of a program that was stopped. kInterrupted
+/// where none came to this process, but to another rank.
 int stop_exit_code();
 
 }  // namespace shardkit::cli

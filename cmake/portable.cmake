@@ -14,6 +14,8 @@ if(NOT SHARDKIT_LIBDEFLATE_ARCHIVE OR SHARDKIT_SANITIZE
 endif()
 
 file(GLOB sources CONFIGURE_DEPENDS ${SHARDKIT_SOURCE_ROOT}/shardkit/*/portable/*.cc)
+# Gloo has no archive either, and needs more than can be compiled in: processes cannot share a merge.
+list(APPEND sources ${SHARDKIT_SOURCE_ROOT}/shardkit/collective/no_gloo/no_gloo.cc)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_source_files_properties(${SHARDKIT_SOURCE_ROOT}/shardkit/transfer/portable/xxh3_avx2.cc
     PROPERTIES COMPILE_OPTIONS -mavx2)

@@ -1,0 +1,129 @@
+#include "shardkit/joint_merge/joint_file_system.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardkit/collective/message.h"
+#include "shardkit/collective/thread_group.h"
+#include "shardkit/joint_merge/partial_disk_test_util.h"
+#include "shardkit/testing/matchers.h"
+#include "shardkit/testing/ranks.h"
+#include "shardkit/testing/temp_dir.h"
+
+namespace shardkit {
+namespace {
+
+using testing::expect_all_ok;
+using testing::Fails;
+using testing::PartialDisk;
+using testing::write_file;
+
+Status expect(bool holds, const std::string& what) {
+  return holds ? Status() : Status(Error(ErrorCode::kInternal, "expected: " + what));
+}
+
+/// Three ranks; the files of folder joint/ are on the disk of the rank that their name ends with.
+class JointFileSystemTest : public ::testing::Test {
+ protected:
+  JointFileSystemTest() {
+    for (const char* name : {"joint/a0", "joint/b1", "joint/below/c2", "other/d1"})
+      write_file(dir_ / name, std::string("content of ") + name);
+    write_file(dir_ / "joint/out/e1", "");
+  }
+
+  /// What `fn` does on rank 0, while the others answer.
+  void on_rank_0(const std::function<Status(FileSystem&)>& fn) {
+    expect_all_ok(3, [&](ProcessGroup& group) {
+      const char own = static_cast<char>('0' + group.rank());
+      PartialDisk disk(posix_file_system(), [own](const std::string& path) {
+        const char last = path.back();
+        return last >= '0' && last <= '2' && path[path.size() - 3] == '/' && last != own;
+      });
+      JointFileSystem files(disk, group, {dir_ / "joint/"}, dir_ / "joint/out");
+      return files.calls().run(
+          [&] { return group.rank() == 0 ? fn(files) : Status(); });
+    });
+  }
+
+  testing::TempDir dir_;
+};
+
+TEST_F(JointFileSystemTest, AFolderHoldsWhatAnyRankHas) {
+  on_rank_0([this](FileSystem& files) -> Status {
+    SHARDKIT_ASSIGN(const auto entries, files.list(dir_ / "joint"));
+    std::string names;
+    for (const DirectoryEntry& entry : entries) names += entry.name + " ";
+    SHARDKIT_TRY(expect(names == "a0 b1 below out ", "all names, but '" + names + "'"));
+    return expect(entries[1].info.bytes == 19, "the size of another rank's file");
+  });
+}
+
+TEST_F(JointFileSystemTest, AFileIsReadWhereverItIs) {
+  on_rank_0([this](FileSystem& files) -> Status {
+    for (const char* name : {"joint/a0", "joint/b1", "joint/below/c2"}) {
+      SHARDKIT_ASSIGN(const std::string text, read_whole_file(files, dir_ / name, 100));
+      SHARDKIT_TRY(expect(text == std::string("content of ") + name, name));
+      SHARDKIT_ASSIGN(const FileInfo info, files.info(dir_ / name));
+      SHARDKIT_TRY(expect(info.kind == FileKind::kRegular && info.bytes == text.size(), name));
+    }
+    SHARDKIT_ASSIGN(const auto file, files.open(dir_ / "joint/b1"));
+    std::string out(30, ' ');
+    const Status beyond = file->read_at(0, std::as_writable_bytes(std::span(out)));
+    return expect(!beyond.ok() && beyond.error().code() == ErrorCode::kIo, "an end of the file");
+  });
+}
+
+/// However a path is spelled: hosts may have the folder at other places.
+TEST_F(JointFileSystemTest, APathThatWasResolvedIsKnown) {
+  std::filesystem::create_directory_symlink(dir_ / "joint", dir_ / "linked");
+  expect_all_ok(2, [&](ProcessGroup& group) {
+    PartialDisk disk(posix_file_system(), [&group](const std::string& path) {
+      return group.rank() == 0 && path.ends_with("/b1");
+    });
+    JointFileSystem files(disk, group, {dir_ / "linked"}, dir_ / "out");
+    return files.calls().run([&]() -> Status {
+      if (group.rank() == 1) return {};
+      SHARDKIT_ASSIGN(const std::string text, read_whole_file(files, dir_ / "joint/b1", 100));
+      return expect(text == "content of joint/b1", "the content");
+    });
+  });
+}
+
+TEST_F(JointFileSystemTest, OutsideOfTheFoldersARankIsAlone) {
+  on_rank_0([this](FileSystem& files) -> Status {
+    for (const char* name : {"joint/x1", "other/d1", "joint/out/e1", "joint/../other/d1"}) {
+      const auto info = files.info(dir_ / name);
+      SHARDKIT_TRY(expect(!info.ok() && info.error().code() == ErrorCode::kNotFound, name));
+      SHARDKIT_TRY(expect(!files.open(dir_ / name).ok(), name));
+    }
+    return {};
+  });
+}
+
+/// A rank answers what it is asked about its folders alone, whoever asks.
+TEST_F(JointFileSystemTest, OtherFilesAreNotTold) {
+  std::filesystem::create_symlink(dir_ / "other/d1", dir_ / "joint/link");
+  expect_all_ok(2, [&](ProcessGroup& group) {
+    JointFileSystem files(posix_file_system(), group, {dir_ / "joint"}, dir_ / "out");
+    return files.calls().run([&]() -> Status {
+      if (group.rank() == 1) return {};
+      for (const char* path : {"other/d1", "joint/../other/d1", "joint2", "joint/link"}) {
+        MessageWriter question;
+        question.put(std::int64_t{0});
+        question.put(dir_ / path);
+        const auto answer = files.calls().ask(1, std::move(question).take());
+        SHARDKIT_TRY(expect(!answer.ok() && answer.error().code() == ErrorCode::kUnsafe, path));
+      }
+      const auto answer = files.calls().ask(1, "no question");
+      return expect(!answer.ok() && answer.error().code() == ErrorCode::kPeer, "an error");
+    });
+  });
+}
+
+}  // namespace
+}  // namespace shardkit

@@ -1,0 +1,177 @@
+#include "shardkit/joint_merge/rank_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shardkit/collective/thread_group.h"
+#include "shardkit/testing/matchers.h"
+#include "shardkit/testing/ranks.h"
+
+namespace shardkit {
+namespace {
+
+using testing::expect_all_fail;
+using testing::expect_all_ok;
+using testing::Fails;
+
+Status expect(bool holds, const std::string& what) {
+  return holds ? Status() : Status(Error(ErrorCode::kInternal, "expected: " + what));
+}
+
+std::string text_of(const Result<std::string>& answer) {
+  return answer.ok() ? *answer : "no answer: " + answer.error().message();
+}
+
+TEST(RankCalls, EveryThreadOfEveryRankGetsItsOwnAnswers) {
+  expect_all_ok(3, [](ProcessGroup& group) -> Status {
+    RankCalls calls(group, [&group](std::string_view question) -> Result<std::string> {
+      return std::to_string(group.rank()) + " says " + std::string(question);
+    });
+    const auto work = [&]() -> Status {
+      std::atomic<int> wrong = 0;
+      {
+        std::vector<std::jthread> threads;
+        for (int t = 0; t < 4; ++t)
+          threads.emplace_back([&, t] {
+            for (int i = 0; i < 20; ++i) {
+              const int other = (group.rank() + 1 + (t + i) % 2) % 3;
+              const std::string question = std::to_string(t * 100 + i);
+              if (text_of(calls.ask(other, question)) !=
+                  std::to_string(other) + " says " + question)
+                ++wrong;
+            }
+          });
+      }
+      SHARDKIT_TRY(expect(wrong == 0, "the answers to the questions"));
+      const auto all = calls.ask_others("you");
+      for (int rank = 0; rank < 3; ++rank)
+        if (rank != group.rank())
+          SHARDKIT_TRY(expect(text_of(all[static_cast<std::size_t>(rank)]) ==
+                                  std::to_string(rank) + " says you",
+                              "an answer of each"));
+      return {};
+    };
+    return calls.run(work);
+  });
+}
+
+/// More than a rank holds at a time: what is put off comes in later rounds.
+TEST(RankCalls, LargeAnswersComeInSeveralRounds) {
+  constexpr std::size_t kLarge = 24 << 20;
+  expect_all_ok(3, [](ProcessGroup& group) -> Status {
+    RankCalls calls(group, [](std::string_view question) -> Result<std::string> {
+      return std::string(kLarge, question.front());
+    });
+    const auto work = [&]() -> Status {
+      if (group.rank() == 0) return {};
+      std::atomic<int> wrong = 0;
+      {
+        std::vector<std::jthread> threads;
+        for (char c = 'a'; c < 'e'; ++c)
+          threads.emplace_back([&, c] {
+            if (text_of(calls.ask(0, std::string(1, c))) != std::string(kLarge, c)) ++wrong;
+          });
+      }
+      return expect(wrong == 0, "whole answers");
+    };
+    return calls.run(work);
+  });
+}
+
+TEST(RankCalls, AnErrorIsAnAnswerThatNamesItsRank) {
+  expect_all_ok(2, [](ProcessGroup& group) -> Status {
+    RankCalls calls(group, [](std::string_view) -> Result<std::string> {
+      return Error(ErrorCode::kNotFound, "not here");
+    });
+    const auto work = [&]() -> Status {
+      const int other = 1 - group.rank();
+      const auto answer = calls.ask(other, "x");
+      return expect(!answer.ok() && answer.error().code() == ErrorCode::kNotFound &&
+                        answer.error().message() ==
+                            "not here (on rank " + std::to_string(other) + ")",
+                    "the other's error");
+    };
+    return calls.run(work);
+  });
+}
+
+TEST(RankCalls, WorkThatFailsOnOneRankEndsTheStepOnAll) {
+  expect_all_fail(
+      3,
+      [](ProcessGroup& group) {
+        RankCalls calls(group, [](std::string_view) { return std::string(); });
+        const auto work = [&]() -> Status {
+          if (group.rank() == 1) return Error(ErrorCode::kIo, "it is broken");
+          while (!calls.is_stopped()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          // Nobody answers any more, and nobody waits for it.
+          return expect(!calls.ask((group.rank() + 1) % 3, "x").ok(), "no answer");
+        };
+        return calls.run(work);
+      },
+      ErrorCode::kIo, "rank 1: it is broken");
+}
+
+TEST(RankCalls, WhoWaitsForARankThatIsGoneIsTold) {
+  const auto statuses = run_ranks(
+      2,
+      [](ProcessGroup& group) -> Status {
+        if (group.rank() == 1) return {};
+        RankCalls calls(group, [](std::string_view) { return std::string(); });
+        return calls.run([&]() -> Status {
+          const auto answer = calls.ask(1, "x");
+          return answer.ok() ? Status() : Status(answer.error());
+        });
+      },
+      {std::chrono::seconds(30)});
+  EXPECT_THAT(statuses[0], Fails(ErrorCode::kPeer, "rank 1"));
+}
+
+TEST(RankCalls, NotesReachAllUpToTheEndOfTheWork) {
+  expect_all_ok(3, [](ProcessGroup& group) -> Status {
+    RankCalls calls(group, [](std::string_view) { return std::string(); });
+    std::atomic<int> count = 0;
+    std::vector<std::string> last(3);
+    RankCalls::Notes notes;
+    notes.tell = [&count] { return std::to_string(count); };
+    notes.hear = [&last](int from, std::string_view note) -> Status {
+      last[static_cast<std::size_t>(from)] = note;
+      return {};
+    };
+    SHARDKIT_TRY(calls.run(
+        [&]() -> Status {
+          for (int i = 0; i < 50 + group.rank(); ++i) ++count;
+          return {};
+        },
+        notes));
+    return expect(last == std::vector<std::string>{"50", "51", "52"}, "the last notes");
+  });
+}
+
+TEST(RankCalls, ANoteThatCannotBeHeardFailsOnAllEvenTheLast) {
+  expect_all_fail(
+      2,
+      [](ProcessGroup& group) {
+        RankCalls calls(group, [](std::string_view) { return std::string(); });
+        RankCalls::Notes notes;
+        notes.tell = [] { return std::string("x"); };
+        notes.hear = [&group](int, std::string_view) {
+          return group.rank() == 0 ? Status(Error(ErrorCode::kIo, "no room")) : Status();
+        };
+        return calls.run([] { return Status(); }, notes);
+      },
+      ErrorCode::kIo, "rank 0: no room");
+}
+
+TEST(RankCalls, NobodyIsAskedOutsideOfAStep) {
+  auto groups = make_thread_groups(1);
+  RankCalls calls(*groups[0], [](std::string_view) { return std::string(); });
+  EXPECT_THAT(calls.ask(0, "x"), Fails(ErrorCode::kInternal, "outside of a step"));
+}
+
+}  // namespace
+}  // namespace shardkit
