@@ -6,6 +6,8 @@
 #include <cmath>
 #include <memory>
 #include <ostream>
+#include <string>
+#include <vector>
 
 #include "cli/json_text.h"
 #include "cli/progress_line.h"
@@ -20,7 +22,7 @@ namespace {
 
 struct Arguments {
   std::string backend = "fsdp";
-  std::string first;
+  std::vector<std::string> first;  // several: folders of one checkpoint
   std::string second;
   std::string hf_model_config_path;
   std::string dtype;
@@ -74,7 +76,7 @@ Result<Outcome> compare_both(const Arguments& arguments, ProgressLine& progress)
   FileSystem& fs = posix_file_system();
   SHARDKIT_ASSIGN(Comparable first, open_comparable(fs, arguments.first,
                                                     arguments.hf_model_config_path, plain));
-  SHARDKIT_ASSIGN(Comparable second, open_comparable(fs, arguments.second, {}, plain));
+  SHARDKIT_ASSIGN(Comparable second, open_comparable(fs, {&arguments.second, 1}, {}, plain));
   SHARDKIT_ASSIGN(Comparison comparison, compare(fs, first, second, dtype, options));
   return Outcome{std::move(first), std::move(second), std::move(comparison)};
 }
@@ -232,7 +234,8 @@ void add_test_command(CLI::App& app, Streams& streams, int& result) {
       ->check(CLI::IsMember({"fsdp", "megatron"}))
       ->capture_default_str();
   command->add_option("--local-dir", arguments->first,
-                      "Checkpoint: a run, a step, a role (actor) or the folder of the shards")
+                      "Checkpoint: a run, a step, a role (actor) or the folder of the shards; "
+                      "several times where hosts kept their own files")
       ->required();
   command->add_option("--test-hf-dir", arguments->second,
                       "Reference: a model folder (safetensors or pytorch_model.bin) or a file")
@@ -254,7 +257,9 @@ void add_diff_command(CLI::App& app, Streams& streams, int& result) {
   arguments->dtype = "keep";
   CLI::App* command = app.add_subcommand(
       "diff", "Compare the tensors of two checkpoints, model folders or files");
-  command->add_option("first", arguments->first, "Checkpoint, model folder or file")->required();
+  command->add_option("first", arguments->first, "Checkpoint, model folder or file")
+      ->required()
+      ->expected(1);
   command->add_option("second", arguments->second, "Checkpoint, model folder or file")->required();
   add_shared_options(*command, *arguments);
   command->callback([arguments, &streams, &result] {

@@ -16,7 +16,7 @@ namespace shardkit::cli {
 namespace {
 
 struct Arguments {
-  std::string path;
+  std::vector<std::string> paths;
   bool json = false;
 };
 
@@ -133,7 +133,7 @@ void print(const Inspection& inspection, std::ostream& out) {
 }
 
 int inspect(const Arguments& arguments, Streams& streams) {
-  const auto inspection = shardkit::inspect(posix_file_system(), arguments.path);
+  const auto inspection = shardkit::inspect(posix_file_system(), arguments.paths);
   if (!inspection.ok()) return report_error(inspection.error(), arguments.json, streams);
   if (arguments.json) {
     streams.out << json::write(to_json(*inspection), json::WriteStyle::kPretty) << "\n";
@@ -149,7 +149,9 @@ void add_inspect_command(CLI::App& app, Streams& streams, int& result) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(
       "inspect", "Show what a checkpoint, a .pt, a .safetensors or a model folder holds");
-  command->add_option("path", arguments->path, "File or folder")->required();
+  command->add_option("path", arguments->paths,
+                      "File or folder; several folders: of one checkpoint, where hosts kept their own "
+                      "files")->required();
   command->add_flag("--json", arguments->json, "Print the result as one JSON object");
   command->callback([arguments, &streams, &result] { result = inspect(*arguments, streams); });
 }

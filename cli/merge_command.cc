@@ -27,7 +27,7 @@ namespace {
 
 struct Arguments {
   std::string backend = "fsdp";
-  std::string local_dir;
+  std::vector<std::string> local_dirs;
   std::string target_dir = "tmp";
   std::string hf_model_config_path;
   std::string base_model_dir;
@@ -58,7 +58,8 @@ Result<MergeOptions> to_options(const Arguments& arguments) {
     return Error(ErrorCode::kUnsupported, "only the fsdp backend is supported")
         .found(arguments.backend);
   MergeOptions options;
-  options.local_dir = arguments.local_dir;
+  options.local_dir = arguments.local_dirs.front();
+  options.more_local_dirs.assign(arguments.local_dirs.begin() + 1, arguments.local_dirs.end());
   options.target_dir = arguments.target_dir;
   options.hf_folder = arguments.hf_model_config_path;
   options.base_model_dir = arguments.base_model_dir;
@@ -123,6 +124,9 @@ json::Object to_json(const MergeReport& report, std::string_view status) {
   object.add("warnings", to_array(report.warnings));
   return object;
 }
+  json::Array missing;
+  for (const std::int64_t rank : report.missing_ranks) missing.items.emplace_back(rank);
+  object.add("missing_ranks", std::move(missing));
 
 void print(const MergeReport& report, bool planned, std::ostream& out) {
   out << fmt::format("{} {} tensors of {} ranks from {}\n", planned ? "would merge" : "merged",
@@ -230,8 +234,9 @@ void add_merge_command(CLI::App& app, Streams& streams, int& result) {
   command->add_option("--backend", arguments->backend, "Training backend: fsdp")
       ->check(CLI::IsMember({"fsdp", "megatron"}))
       ->capture_default_str();
-  command->add_option("--local-dir", arguments->local_dir,
-                      "Checkpoint: a run, a step, a role (actor) or the folder of the shards")
+  command->add_option("--local-dir", arguments->local_dirs,
+                      "Checkpoint: a run, a step, a role (actor) or the folder of the shards; "
+                      "several times where hosts kept their own files")
       ->required();
   command->add_option("--target-dir", arguments->target_dir, "Folder to write")
       ->capture_default_str();

@@ -19,7 +19,7 @@ namespace {
 
 struct Arguments {
   std::string folder;
-  std::string local_dir;
+  std::vector<std::string> local_dirs;
   std::string base_model_dir;
   int threads = 0;
   bool quiet = false;
@@ -29,14 +29,14 @@ struct Arguments {
 Result<VerifyReport> run_verify(const Arguments& arguments, ProgressLine& progress) {
   FileSystem& fs = posix_file_system();
   SHARDKIT_ASSIGN(VerifyReport report, verify_folder(fs, arguments.folder));
-  if (arguments.local_dir.empty()) return report;
+  if (arguments.local_dirs.empty()) return report;
   TransferOptions options;
   options.threads = arguments.threads;
   options.cancel = &stop_requested();
   if (!arguments.quiet)
     options.on_progress = [&progress](const Progress& now) { progress.update(now); };
   SHARDKIT_ASSIGN(VerifyReport shards, verify_against_checkpoint(fs, arguments.folder,
-                                                                 arguments.local_dir, options,
+                                                                 arguments.local_dirs, options,
                                                                  arguments.base_model_dir));
   for (std::string& difference : shards.differences)
     report.differences.push_back("against the checkpoint: " + std::move(difference));
@@ -76,7 +76,7 @@ int verify(const Arguments& arguments, Streams& streams) {
   if (arguments.json) {
     streams.out << json::write(to_json(*report), json::WriteStyle::kPretty) << "\n";
   } else if (!arguments.quiet) {
-    print(*report, !arguments.local_dir.empty(), streams.out);
+    print(*report, !arguments.local_dirs.empty(), streams.out);
   }
   return report->differences.empty() ? kDone : kDifferences;
 }
@@ -88,8 +88,8 @@ void add_verify_command(CLI::App& app, Streams& streams, int& result) {
   CLI::App* command = app.add_subcommand(
       "verify", "Compare a merged folder with its manifest, and with the shards it came from");
   command->add_option("folder", arguments->folder, "Folder that a merge wrote")->required();
-  command->add_option("--local-dir", arguments->local_dir,
-                      "Checkpoint: compare every weight with the shards, too");
+  command->add_option("--local-dir", arguments->local_dirs,
+                      "Checkpoint: compare every weight with the shards, too; may come several times");
   command->add_option("--base-model-dir", arguments->base_model_dir,
                       "As the merge of a LoRA adapter alone had it");
   command->add_option("--threads", arguments->threads, "Threads; 0: as many as cores")

@@ -46,6 +46,7 @@ struct CatalogTensor {
   std::int64_t divisor = 1;           ///< of the sum: the sizes of mesh dimensions of Partial(avg)
   std::int32_t addends = 1;
   std::int32_t replicas = 1;
+  std::int32_t missing_replicas = 0;  ///< copies in which missing ranks have a part
   bool concatenated = false;  ///< plain tensors that were taken for chunks of dimension 0
   /// So taken by PlainTensors::kAuto: they may as well be replicas, and then the tensor is wrong.
   bool guessed = false;
@@ -85,7 +86,9 @@ struct SourceFile {
 /// The join of all ranks' state dicts, in the order of the lowest rank's file.
 struct Catalog {
   std::int64_t world_size = 0;
-  std::vector<SourceFile> files;  ///< by rank
+  /// Ranks that were not there; replicas of theirs are left out of the tensors.
+  std::vector<std::int64_t> missing_ranks;
+  std::vector<SourceFile> files;  ///< by rank, without the missing ones
   std::vector<CatalogTensor> tensors;
   std::vector<SkippedEntry> skipped;
   std::vector<SharedStorage> shared;

@@ -122,6 +122,7 @@ Status check_same(const Entry& entry, std::int64_t rank, TensorKind kind, DType 
 
 struct CatalogBuilder::Impl {
   std::int64_t world_size = 0;
+  std::vector<std::int64_t> missing;
   std::vector<Entry> entries;
   std::unordered_map<std::string, std::size_t> by_name;
   std::size_t next = 0;                        // the entry that is likely to come next
@@ -138,19 +139,26 @@ struct CatalogBuilder::Impl {
   Result<RankView> to_view(std::int64_t rank, const Tensor& tensor);
   Status add_dtensor(std::int64_t rank, const DTensor& tensor, RankView view, Entry& entry);
   Status add_sharded(std::int64_t rank, const ShardedTensor& tensor, Entry& entry);
+  bool is_missing(std::int64_t rank) const {
+    return std::binary_search(missing.begin(), missing.end(), rank);
+  }
   Status check_present(const Entry& entry) const;
+  Status check_missing_hold_copies() const;
   Result<RankOrder> decide_rank_order(std::vector<std::string>& warnings) const;
   Result<CatalogTensor> join(Entry entry, PlainTensors plain, RankOrder order) const;
 };
 
-CatalogBuilder::CatalogBuilder(std::int64_t world_size) : impl_(std::make_unique<Impl>()) {
+CatalogBuilder::CatalogBuilder(std::int64_t world_size, std::vector<std::int64_t> missing)
+    : impl_(std::make_unique<Impl>()) {
   impl_->world_size = world_size;
+  impl_->missing = std::move(missing);
 }
 CatalogBuilder::~CatalogBuilder() = default;
 CatalogBuilder::CatalogBuilder(CatalogBuilder&&) noexcept = default;
 
 Status CatalogBuilder::add(std::int64_t rank, const std::string& file, const Value& root) {
-  if (rank < 0 || rank >= impl_->world_size || !impl_->ranks.insert(rank).second)
+  if (rank < 0 || rank >= impl_->world_size || impl_->is_missing(rank) ||
+      !impl_->ranks.insert(rank).second)
     return Error(ErrorCode::kInvalidArgument, fmt::format("rank {} is out of range or twice", rank));
   const auto* dict = root.get_if<Dict>();
   if (dict == nullptr)
@@ -286,7 +294,7 @@ Status CatalogBuilder::Impl::check_present(const Entry& entry) const {
   for (const std::int32_t rank : entry.ranks) present[static_cast<std::size_t>(rank)] = true;
   std::vector<std::int64_t> lacking;
   for (std::int64_t rank = 0; rank < world_size; ++rank) {
-    if (present[static_cast<std::size_t>(rank)]) continue;
+    if (present[static_cast<std::size_t>(rank)] || is_missing(rank)) continue;
     const bool on_its_mesh =
         std::any_of(entry.groups.begin(), entry.groups.end(), [rank](const MeshGroup& group) {
           return group.sharding->mesh->coordinate_of(rank).has_value();
@@ -298,6 +306,26 @@ Status CatalogBuilder::Impl::check_present(const Entry& entry) const {
       .of_tensor(entry.name)
       .expected(fmt::format("it on all {} ranks", world_size))
       .found(fmt::format("not on ranks {}", rank_list(lacking)));
+}
+
+/// Whether the ranks that are there prove that the missing ones have no tensor of their own.
+Status CatalogBuilder::Impl::check_missing_hold_copies() const {
+  if (missing.empty()) return {};
+  const bool one_mesh = std::any_of(entries.begin(), entries.end(), [this](const Entry& entry) {
+    return !entry.groups.empty() && static_cast<std::int64_t>(
+        entry.groups.front().sharding->mesh->ranks().size()) == world_size;
+  });
+  const auto elsewhere = std::find_if(entries.begin(), entries.end(), [this](const Entry& entry) {
+    return entry.ranks.size() != ranks.size();
+  });
+  if (one_mesh && elsewhere == entries.end()) return {};
+  Error error(ErrorCode::kIncomplete,
+              "nothing proves that they hold only copies of what the others hold");
+  if (elsewhere != entries.end()) error = std::move(error).of_tensor(elsewhere->name);
+  return std::move(error)
+      .expected(one_mesh ? "every tensor on every rank that is there"
+                         : fmt::format("a tensor on a mesh of all {} ranks", world_size))
+      .found(fmt::format("missing ranks {}", rank_list(missing)));
 }
 
 /// One order for the whole checkpoint, by the tensors whose local shapes tell.
@@ -354,7 +382,8 @@ Result<CatalogTensor> CatalogBuilder::Impl::join(Entry entry, PlainTensors plain
   tensor.shape = entry.shape;
   switch (entry.kind) {
     case TensorKind::kDTensor:
-      SHARDKIT_TRY(make_dtensor_pieces(std::move(entry.groups), world_size, order, tensor));
+      SHARDKIT_TRY(make_dtensor_pieces(std::move(entry.groups), world_size, missing, order,
+                                       tensor));
       break;
     case TensorKind::kShardedTensor:
       SHARDKIT_TRY(make_sharded_tensor_pieces(std::move(entry.shards), tensor));
@@ -364,6 +393,7 @@ Result<CatalogTensor> CatalogBuilder::Impl::join(Entry entry, PlainTensors plain
                 [](const RankView& a, const RankView& b) { return a.rank < b.rank; });
       const bool chunks =
           plain == PlainTensors::kConcat && world_size > 1 && !tensor.shape.empty();
+      tensor.missing_replicas = static_cast<std::int32_t>(missing.size());
       SHARDKIT_TRY(chunks ? make_concatenated_pieces(std::move(entry.views), tensor)
                           : make_replicated_pieces(std::move(entry.views), tensor));
       break;
@@ -408,7 +438,7 @@ std::vector<SharedStorage> find_shared(const std::vector<CatalogTensor>& tensors
 }  // namespace
 
 Result<Catalog> CatalogBuilder::finish(PlainTensors plain) && {
-  if (static_cast<std::int64_t>(impl_->ranks.size()) != impl_->world_size)
+  if (static_cast<std::int64_t>(impl_->ranks.size() + impl_->missing.size()) != impl_->world_size)
     return Error(ErrorCode::kInvalidArgument, "not every rank was added");
   const bool guess = plain == PlainTensors::kAuto;
   if (guess) {
@@ -418,8 +448,10 @@ Result<Catalog> CatalogBuilder::finish(PlainTensors plain) && {
     plain = distributed ? PlainTensors::kReplicate : PlainTensors::kConcat;
   }
   Catalog catalog;
+  SHARDKIT_TRY(impl_->check_missing_hold_copies());
   SHARDKIT_ASSIGN(const RankOrder order, impl_->decide_rank_order(catalog.warnings));
   catalog.world_size = impl_->world_size;
+  catalog.missing_ranks = impl_->missing;
   catalog.tensors.reserve(impl_->entries.size());
   for (Entry& entry : impl_->entries) {
     // Moved out one by one, so that views and pieces of all tensors are never held at once.

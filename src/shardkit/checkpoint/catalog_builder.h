@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "shardkit/base/result.h"
 #include "shardkit/checkpoint/catalog.h"
@@ -26,11 +27,18 @@ enum class PlainTensors {
 /// A rank may lack a DTensor only where no mesh of that tensor has it as a member (a parameter on
 /// a submesh). Ranks of different submeshes hold replicas of each other.
 ///
+/// Ranks may be missing where the others hold a full set of shards: copies that missing ranks have a
+/// part in are left out, and at least one must be left of every tensor. What proves that missing
+/// ranks hold copies alone is the mesh: some DTensor must lie on one of all ranks of the world, and
+/// the ranks that are there must all hold the same names; else (pipeline stages, FSDP1 without a
+/// mesh, plain tensors alone) missing ranks may hold tensors of their own.
+///
 /// Keeps views, never tensor bytes: a state dict may be dropped once it was added.
 class CatalogBuilder {
  public:
   /// @param world_size  >= 1; every rank below it must be added, each once, before finish()
-  explicit CatalogBuilder(std::int64_t world_size);
+  /// @param missing     ranks that are not added, ascending
+  explicit CatalogBuilder(std::int64_t world_size, std::vector<std::int64_t> missing = {});
   ~CatalogBuilder();
   CatalogBuilder(CatalogBuilder&&) noexcept;
 
@@ -40,7 +48,8 @@ class CatalogBuilder {
   /// @error kUnsupported   the root is no dict with string keys, or tensors hide in containers
   Status add(std::int64_t rank, const std::string& file, const Value& root);
 
-  /// @error kIncomplete  ranks lack a tensor or disagree; the message names tensor and ranks
+  /// @error kIncomplete  ranks lack a tensor or disagree; the message names tensor and ranks;
+  ///        what missing ranks hold is not all in the others
   Result<Catalog> finish(PlainTensors plain) &&;
 
  private:

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
+#include <set>
 
+#include "shardkit/io/equal_files.h"
 #include "shardkit/io/path.h"
 #include "shardkit/json/parse.h"
 #include "shardkit/json/value.h"
@@ -48,15 +51,34 @@ std::optional<RankFileName> parse_rank_file_name(std::string_view name) {
   return RankFileName{*world_size, *rank};
 }
 
-/// The rank files of a folder: world size -> rank -> names (several: a rank is doubled).
-using RankFiles = std::map<std::int64_t, std::map<std::int64_t, std::vector<std::string>>>;
+/// Rank files: world size -> rank -> paths (several: a rank is doubled).
+using FilesOfRanks = std::map<std::int64_t, std::vector<std::string>>;
+using RankFiles = std::map<std::int64_t, FilesOfRanks>;
 
-RankFiles rank_files_among(const std::vector<DirectoryEntry>& entries) {
+/// A folder that holds rank files.
+struct ShardFolder {
+  std::string path;
+  std::vector<DirectoryEntry> entries;
+};
+
+bool has_rank_files(const std::vector<DirectoryEntry>& entries) {
+  return std::any_of(entries.begin(), entries.end(), [](const DirectoryEntry& entry) {
+    return parse_rank_file_name(entry.name).has_value();
+  });
+}
+
+RankFiles rank_files_in(const std::vector<ShardFolder>& folders) {
   RankFiles files;
-  for (const DirectoryEntry& entry : entries)
-    if (const auto name = parse_rank_file_name(entry.name))
-      files[name->world_size][name->rank].push_back(entry.name);
+  for (const ShardFolder& folder : folders)
+    for (const DirectoryEntry& entry : folder.entries)
+      if (const auto name = parse_rank_file_name(entry.name))
+        files[name->world_size][name->rank].push_back(join_path(folder.path, entry.name));
   return files;
+}
+
+/// The folders, for messages.
+std::string place(const std::string& first, const std::vector<std::string>& more) {
+  return fmt::format("{}{}{}", first, more.empty() ? "" : "', '", fmt::join(more, "', '"));
 }
 
 const DirectoryEntry* find_entry(const std::vector<DirectoryEntry>& entries,
@@ -90,30 +112,40 @@ Result<std::optional<FsdpConfig>> read_fsdp_config(FileSystem& fs, const std::st
   return std::optional(config);
 }
 
-std::vector<std::int64_t> missing_ranks(
-    const std::map<std::int64_t, std::vector<std::string>>& files, std::int64_t world_size) {
-  std::vector<std::int64_t> missing;
-  for (std::int64_t rank = 0; rank < world_size; ++rank)
-    if (!files.contains(rank)) missing.push_back(rank);
-  return missing;
+/// What the folders' fsdp_config.json say together; nothing where none has one.
+Result<std::optional<FsdpConfig>> read_fsdp_configs(FileSystem& fs,
+                                                    const std::vector<ShardFolder>& folders) {
+  std::optional<FsdpConfig> config;
+  for (const ShardFolder& folder : folders) {
+    SHARDKIT_ASSIGN(const auto here, read_fsdp_config(fs, folder.path, folder.entries));
+    if (!here) continue;
+    if (config && config->world_size != here->world_size)
+      return Error(ErrorCode::kIncomplete, "the folders' fsdp_config.json are of two checkpoints")
+          .in_file(folder.path)
+          .expected(fmt::format("world size {}", config->world_size))
+          .found(fmt::format("world size {}", here->world_size));
+    if (!config) config = here;
+  }
+  return config;
 }
 
-std::string found_ranks(const std::map<std::int64_t, std::vector<std::string>>& files) {
+std::string found_ranks(const FilesOfRanks& files) {
   std::vector<std::int64_t> ranks;
-  for (const auto& [rank, names] : files) ranks.push_back(rank);
+  for (const auto& [rank, paths] : files) ranks.push_back(rank);
   return rank_list(ranks);
 }
 
-/// Which of the world sizes in a folder is the checkpoint's.
-Result<std::int64_t> choose_world_size(const RankFiles& files, const std::string& folder,
+/// Which of the world sizes in the folders is the checkpoint's.
+Result<std::int64_t> choose_world_size(const RankFiles& files, const std::string& where,
                                        const std::optional<FsdpConfig>& config,
                                        std::vector<std::string>& notes) {
   if (config && files.contains(config->world_size)) {
     for (const auto& [world_size, ranks] : files)
       if (world_size != config->world_size)
         notes.push_back(fmt::format(
-            "left aside: {} files of world size {} (fsdp_config.json says {})", ranks.size(),
-            world_size, config->world_size));
+            "left aside: {} files of world size {}, model_world_size_{}_rank_R.pt of ranks {} "
+            "(fsdp_config.json says {})",
+            ranks.size(), world_size, world_size, found_ranks(ranks), config->world_size));
     return config->world_size;
   }
   std::vector<std::string> sets;
@@ -121,13 +153,13 @@ Result<std::int64_t> choose_world_size(const RankFiles& files, const std::string
     sets.push_back(fmt::format("world size {} with ranks {}", world_size, found_ranks(ranks)));
   if (config)
     return Error(ErrorCode::kIncomplete, "fsdp_config.json and the file names disagree")
-        .in_file(folder)
+        .in_file(where)
         .expected(fmt::format("files of world size {}", config->world_size))
         .found(fmt::format("{}", fmt::join(sets, "; ")));
   if (files.size() > 1)
     return Error(ErrorCode::kIncomplete,
                  "shards of several world sizes, and no fsdp_config.json to decide")
-        .in_file(folder)
+        .in_file(where)
         .found(fmt::format("{}", fmt::join(sets, "; ")));
   const std::int64_t world_size = files.begin()->first;
   notes.push_back(
@@ -135,40 +167,61 @@ Result<std::int64_t> choose_world_size(const RankFiles& files, const std::string
   return world_size;
 }
 
-/// The checkpoint of a folder whose entries include rank files.
-Result<CheckpointFolder> read_folder(FileSystem& fs, const std::string& folder,
-                                     const std::vector<DirectoryEntry>& entries,
-                                     const RankFiles& files) {
+/// A rank has one file, or equal ones in several folders.
+Status check_copies(FileSystem& fs, std::int64_t rank, const std::vector<std::string>& paths,
+                    std::vector<std::string>& notes) {
+  for (std::size_t i = 1; i < paths.size(); ++i) {
+    if (parent_path(paths[i]) == parent_path(paths[i - 1]))
+      return Error(ErrorCode::kIncomplete, fmt::format("rank {} has several files", rank))
+          .in_file(parent_path(paths[i]))
+          .found(fmt::format("{}, {}", base_name(paths[i - 1]), base_name(paths[i])));
+    SHARDKIT_ASSIGN(const bool equal, files_are_equal(fs, paths.front(), paths[i]));
+    if (!equal)
+      return Error(ErrorCode::kIncomplete,
+                   fmt::format("two folders hold different files of rank {}", rank))
+          .in_file(paths[i])
+          .expected(fmt::format("the bytes of '{}'", paths.front()));
+  }
+  if (paths.size() > 1)
+    notes.push_back(fmt::format("rank {} is in {} folders, with equal bytes; '{}' was taken", rank,
+                                paths.size(), paths.front()));
+  return {};
+}
+
+/// The checkpoint whose rank files are in `folders`.
+Result<CheckpointFolder> read_folders(FileSystem& fs, const std::vector<ShardFolder>& folders,
+                                      MissingRanks missing) {
+  const RankFiles files = rank_files_in(folders);
   CheckpointFolder checkpoint;
-  checkpoint.path = folder;
-  SHARDKIT_ASSIGN(const auto config, read_fsdp_config(fs, folder, entries));
-  SHARDKIT_ASSIGN(checkpoint.world_size,
-                  choose_world_size(files, folder, config, checkpoint.notes));
+  checkpoint.path = folders.front().path;
+  for (std::size_t i = 1; i < folders.size(); ++i)
+    checkpoint.more_folders.push_back(folders[i].path);
+  const std::string where = place(checkpoint.path, checkpoint.more_folders);
+  SHARDKIT_ASSIGN(const auto config, read_fsdp_configs(fs, folders));
+  SHARDKIT_ASSIGN(checkpoint.world_size, choose_world_size(files, where, config, checkpoint.notes));
   if (checkpoint.world_size < 1 || checkpoint.world_size > kMaxWorldSize)
     return Error(ErrorCode::kLimit, "a world size out of range in the file names")
-        .in_file(folder)
+        .in_file(where)
         .found(std::to_string(checkpoint.world_size));
   if (config) checkpoint.fsdp_version = config->fsdp_version;
 
-  const auto& ranks = files.at(checkpoint.world_size);
-  if (const auto missing = missing_ranks(ranks, checkpoint.world_size); !missing.empty())
-    return Error(ErrorCode::kIncomplete,
-                 "the files of some ranks are missing (each host may have kept its own)")
-        .in_file(folder)
-        .expected(fmt::format("ranks 0-{}", checkpoint.world_size - 1))
-        .found(fmt::format("ranks {}; missing: {}", found_ranks(ranks), rank_list(missing)));
-  for (const auto& [rank, names] : ranks) {
-    if (names.size() > 1)
-      return Error(ErrorCode::kIncomplete, fmt::format("rank {} has several files", rank))
-          .in_file(folder)
-          .found(fmt::format("{}", fmt::join(names, ", ")));
-    if (rank >= checkpoint.world_size)
-      return Error(ErrorCode::kIncomplete, "a file's rank is not below its world size")
-          .in_file(join_path(folder, names.front()));
-    checkpoint.rank_files.push_back(join_path(folder, names.front()));
+  const FilesOfRanks& ranks = files.at(checkpoint.world_size);
+  if (const auto& [rank, paths] = *ranks.rbegin(); rank >= checkpoint.world_size)
+    return Error(ErrorCode::kIncomplete, "a file's rank is not below its world size")
+        .in_file(paths.front());
+  for (std::int64_t rank = 0; rank < checkpoint.world_size; ++rank) {
+    const auto found = ranks.find(rank);
+    checkpoint.rank_files.push_back(found == ranks.end() ? "" : found->second.front());
+    if (found == ranks.end()) checkpoint.missing_ranks.push_back(rank);
   }
-  if (find_entry(entries, "huggingface", FileKind::kDirectory) != nullptr)
-    checkpoint.hf_folder = join_path(folder, "huggingface");
+  if (missing == MissingRanks::kRefused && !checkpoint.missing_ranks.empty())
+    return missing_ranks_error(checkpoint);
+  for (const auto& [rank, paths] : ranks)
+    SHARDKIT_TRY(check_copies(fs, rank, paths, checkpoint.notes));
+  for (const ShardFolder& folder : folders)
+    if (!checkpoint.hf_folder &&
+        find_entry(folder.entries, "huggingface", FileKind::kDirectory) != nullptr)
+      checkpoint.hf_folder = join_path(folder.path, "huggingface");
   return checkpoint;
 }
 
@@ -199,7 +252,7 @@ Status collect_below(FileSystem& fs, const std::string& folder, int levels,
     const std::string below = join_path(folder, entry.name);
     auto inside = fs.list(below);
     if (!inside.ok()) continue;  // a folder that we may not look into is no choice
-    if (!rank_files_among(*inside).empty()) {
+    if (has_rank_files(*inside)) {
       found.push_back(below);
     } else if (levels > 1) {
       SHARDKIT_TRY(collect_below(fs, below, levels - 1, found));
@@ -216,7 +269,7 @@ Error no_shards_error(FileSystem& fs, const std::string& path,
                    "this is a torch.distributed.checkpoint folder, which shardkit does not read")
           .in_file(path);
   const std::string parent = resolved_path(join_path(path, ".."));
-  if (const auto above = fs.list(parent); above.ok() && !rank_files_among(*above).empty())
+  if (const auto above = fs.list(parent); above.ok() && has_rank_files(*above))
     return Error(ErrorCode::kNotFound, fmt::format("no shards here; give the folder above, '{}'",
                                                    parent))
         .in_file(path);
@@ -227,6 +280,34 @@ Error no_shards_error(FileSystem& fs, const std::string& path,
   return Error(ErrorCode::kNotFound, "no FSDP shards here or in the folders below")
       .in_file(path)
       .expected("model_world_size_N_rank_R.pt");
+}
+
+/// The folder with rank files at or below a path.
+Result<ShardFolder> find_shard_folder(FileSystem& fs, const std::string& path) {
+  SHARDKIT_ASSIGN(const FileInfo info, fs.info(path));
+  if (info.kind != FileKind::kDirectory)
+    return Error(ErrorCode::kInvalidArgument, "this is a file; give the folder that holds the shards")
+        .in_file(path);
+  SHARDKIT_ASSIGN(auto entries, fs.list(path));
+  if (has_rank_files(entries)) return ShardFolder{path, std::move(entries)};
+
+  std::vector<std::string> choices;
+  SHARDKIT_ASSIGN(const auto step, latest_step(fs, path, entries));
+  if (step) {
+    const std::string step_folder = join_path(path, fmt::format("global_step_{}", *step));
+    if (!fs.info(step_folder).ok())
+      return Error(ErrorCode::kNotFound, "latest_checkpointed_iteration.txt names a step that is "
+                                         "not there")
+          .in_file(step_folder);
+    return find_shard_folder(fs, step_folder);
+  }
+  SHARDKIT_TRY(collect_below(fs, path, 2, choices));
+  if (choices.empty()) return no_shards_error(fs, path, entries);
+  if (choices.size() > 1)
+    return Error(ErrorCode::kInvalidArgument, "several checkpoints here; give one of these folders")
+        .in_file(path)
+        .found(fmt::format("{}", fmt::join(choices, ", ")));
+  return find_shard_folder(fs, choices.front());
 }
 
 }  // namespace
@@ -244,32 +325,34 @@ std::string rank_list(const std::vector<std::int64_t>& sorted_ranks) {
   return text;
 }
 
-Result<CheckpointFolder> discover_checkpoint(FileSystem& fs, const std::string& path) {
-  SHARDKIT_ASSIGN(const FileInfo info, fs.info(path));
-  if (info.kind != FileKind::kDirectory)
-    return Error(ErrorCode::kInvalidArgument, "this is a file; give the folder that holds the shards")
-        .in_file(path);
-  SHARDKIT_ASSIGN(const auto entries, fs.list(path));
-  if (const RankFiles files = rank_files_among(entries); !files.empty())
-    return read_folder(fs, path, entries, files);
+Error missing_ranks_error(const CheckpointFolder& folder) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t rank = 0; rank < folder.world_size; ++rank)
+    if (!folder.rank_files[static_cast<std::size_t>(rank)].empty()) found.push_back(rank);
+  return Error(ErrorCode::kIncomplete,
+               "the files of some ranks are missing (each host may have kept its own: --local-dir "
+               "may be given several times)")
+      .in_file(place(folder.path, folder.more_folders))
+      .expected(fmt::format("ranks 0-{}", folder.world_size - 1))
+      .found(fmt::format("ranks {}; missing: {}", rank_list(found),
+                         rank_list(folder.missing_ranks)));
+}
 
-  std::vector<std::string> choices;
-  SHARDKIT_ASSIGN(const auto step, latest_step(fs, path, entries));
-  if (step) {
-    const std::string step_folder = join_path(path, fmt::format("global_step_{}", *step));
-    if (!fs.info(step_folder).ok())
-      return Error(ErrorCode::kNotFound, "latest_checkpointed_iteration.txt names a step that is "
-                                         "not there")
-          .in_file(step_folder);
-    return discover_checkpoint(fs, step_folder);
+Result<CheckpointFolder> discover_checkpoint(FileSystem& fs, const std::string& path,
+                                             MissingRanks missing) {
+  return discover_checkpoint(fs, {&path, 1}, missing);
+}
+
+Result<CheckpointFolder> discover_checkpoint(FileSystem& fs, std::span<const std::string> paths,
+                                             MissingRanks missing) {
+  if (paths.empty()) return Error(ErrorCode::kInvalidArgument, "no folder of a checkpoint is given");
+  std::vector<ShardFolder> folders;
+  std::set<std::string> seen;
+  for (const std::string& path : paths) {
+    SHARDKIT_ASSIGN(ShardFolder folder, find_shard_folder(fs, path));
+    if (seen.insert(resolved_path(folder.path)).second) folders.push_back(std::move(folder));
   }
-  SHARDKIT_TRY(collect_below(fs, path, 2, choices));
-  if (choices.empty()) return no_shards_error(fs, path, entries);
-  if (choices.size() > 1)
-    return Error(ErrorCode::kInvalidArgument, "several checkpoints here; give one of these folders")
-        .in_file(path)
-        .found(fmt::format("{}", fmt::join(choices, ", ")));
-  return discover_checkpoint(fs, choices.front());
+  return read_folders(fs, folders, missing);
 }
 
 }  // namespace shardkit

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/temp_dir.h"
@@ -90,7 +92,8 @@ TEST_F(DiscoverTest, TheConfigDecidesBetweenWorldSizes) {
   const auto found = discover("c");
   ASSERT_THAT(found, IsOk());
   EXPECT_EQ(found->world_size, 2);
-  EXPECT_NE(found->notes.at(0).find("left aside: 4 files of world size 4"), std::string::npos);
+  EXPECT_NE(found->notes.at(0).find("left aside: 4 files of world size 4, model_world_size_4_rank_R"
+                                      ".pt of ranks 0-3"), std::string::npos);
 }
 
 TEST_F(DiscoverTest, AConfigThatFitsNoFilesIsRefused) {
@@ -111,6 +114,47 @@ TEST_F(DiscoverTest, DoubledAndImpossibleRanks) {
   EXPECT_THAT(discover("d"), Fails(ErrorCode::kIncomplete, "rank is not below"));
   write_file(dir_ / "e/model_world_size_99999999999_rank_0.pt", "x");
   EXPECT_THAT(discover("e"), Fails(ErrorCode::kLimit, "99999999999"));
+}
+
+TEST_F(DiscoverTest, FoldersThatHostsKeptAreJoined) {
+  shards("a/actor", 4, {0, 1});
+  shards("b/actor", 4, {1, 2, 3});
+  write_file(dir_ / "b/actor/huggingface/config.json", "{}");
+  config("b/actor", R"({"FSDP_version": 2, "world_size": 4})");
+  const auto join = [this](std::vector<std::string> folders,
+                           MissingRanks missing = MissingRanks::kRefused) {
+    for (std::string& folder : folders) folder = dir_ / folder;
+    return discover_checkpoint(posix_file_system(), folders, missing);
+  };
+  const auto found = join({"a", "b", "a/actor"});
+  ASSERT_THAT(found, IsOk());
+  EXPECT_EQ(found->path, dir_ / "a/actor");
+  EXPECT_EQ(found->more_folders, std::vector<std::string>{dir_ / "b/actor"});
+  EXPECT_EQ(found->hf_folder, dir_ / "b/actor/huggingface");
+  EXPECT_EQ(found->rank_files[1], dir_ / "a/actor/model_world_size_4_rank_1.pt");
+  EXPECT_EQ(found->rank_files[3], dir_ / "b/actor/model_world_size_4_rank_3.pt");
+  ASSERT_EQ(found->notes.size(), 1u);
+  EXPECT_NE(found->notes[0].find("rank 1 is in 2 folders, with equal bytes"), std::string::npos);
+
+  write_file(dir_ / "b/actor/model_world_size_4_rank_1.pt", "y");
+  EXPECT_THAT(join({"a", "b"}), Fails(ErrorCode::kIncomplete, "different files of rank 1"));
+  config("a/actor", R"({"world_size": 8})");
+  EXPECT_THAT(join({"a", "b"}), Fails(ErrorCode::kIncomplete, "of two checkpoints"));
+  EXPECT_THAT(join({"a", "none"}), Fails(ErrorCode::kNotFound, "none"));
+  EXPECT_THAT(join({}), Fails(ErrorCode::kInvalidArgument, "no folder"));
+}
+
+TEST_F(DiscoverTest, MissingRanksMayBeAllowed) {
+  shards("a", 8, {0, 1});
+  shards("b", 8, {5});
+  const std::vector<std::string> folders = {dir_ / "a", dir_ / "b"};
+  EXPECT_THAT(discover_checkpoint(posix_file_system(), folders, MissingRanks::kRefused),
+              Fails(ErrorCode::kIncomplete, "found ranks 0-1, 5; missing: 2-4, 6-7"));
+  const auto found = discover_checkpoint(posix_file_system(), folders, MissingRanks::kAllowed);
+  ASSERT_THAT(found, IsOk());
+  EXPECT_EQ(found->missing_ranks, (std::vector<std::int64_t>{2, 3, 4, 6, 7}));
+  EXPECT_EQ(found->rank_files[2], "");
+  EXPECT_THAT(missing_ranks_error(*found).message(), ::testing::HasSubstr("b'"));
 }
 
 TEST_F(DiscoverTest, OtherFoldersAreNamed) {

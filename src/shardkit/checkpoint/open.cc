@@ -1,8 +1,10 @@
 #include "shardkit/checkpoint/open.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -39,6 +41,32 @@ Status check_row_order_is_known(const Catalog& catalog) {
   return {};
 }
 
+/// An error of joining the ranks that are there, where others are missing.
+Error with_missing_ranks(Error error, const CheckpointFolder& folder) {
+  if (folder.missing_ranks.empty() || error.code() != ErrorCode::kIncomplete) return error;
+  const Error missing = missing_ranks_error(folder);
+  Error both(ErrorCode::kIncomplete, fmt::format("{}, and {}", missing.what(), error.what()));
+  if (error.tensor()) both = std::move(both).of_tensor(*error.tensor());
+  return std::move(both)
+      .in_file(*missing.file())
+      .expected(*missing.expected_text())
+      .found(*missing.found_text());
+}
+
+/// Which copies could not be compared because their ranks were not there.
+std::string tell_missing_ranks(const Catalog& catalog) {
+  std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> tensors;  // {missing, of how many}
+  for (const CatalogTensor& tensor : catalog.tensors)
+    tensors[{tensor.missing_replicas, tensor.missing_replicas + tensor.replicas}] += 1;
+  std::vector<std::string> copies;
+  for (const auto& [counts, count] : tensors)
+    copies.push_back(
+        fmt::format("{} of {} copies of {} tensors", counts.first, counts.second, count));
+  return fmt::format("ranks {} are missing; the others hold every tensor whole. Not there to be "
+                     "compared: {}",
+                     rank_list(catalog.missing_ranks), fmt::join(copies, ", "));
+}
+
 /// Each keeps one file open; more than some do not make a disk faster.
 unsigned reading_threads(std::int64_t world_size) {
   constexpr std::int64_t kMost = 16;
@@ -56,6 +84,7 @@ Result<RankFile> read_rank_file(FileSystem& fs, const CheckpointFolder& folder, 
         .expected(fmt::format("ranks 0-{}", folder.world_size - 1))
         .found(std::to_string(rank));
   const std::string& path = folder.rank_files[static_cast<std::size_t>(rank)];
+  if (path.empty()) return missing_ranks_error(folder);
   SHARDKIT_ASSIGN(const FileInfo info, fs.info(path));
   SHARDKIT_ASSIGN(PtFile file, read_pt(fs, path, options));
   if (file.origin.rank && *file.origin.rank != rank)
@@ -69,13 +98,13 @@ Result<RankFile> read_rank_file(FileSystem& fs, const CheckpointFolder& folder, 
 
 Result<Catalog> open_checkpoint(FileSystem& fs, const CheckpointFolder& folder,
                                 PlainTensors plain) {
-  CatalogBuilder builder(folder.world_size);
+  CatalogBuilder builder(folder.world_size, folder.missing_ranks);
   std::vector<SourceFile> sources;
   bool before_strided_shard = false;
   std::optional<Error> first_error;
   std::string others;
   RankReader reader(fs, folder, reading_threads(folder.world_size));
-  for (std::int64_t rank = 0; rank < folder.world_size; ++rank) {
+  for (const std::int64_t rank : reader.ranks()) {
     const std::string& path = folder.rank_files[static_cast<std::size_t>(rank)];
     auto file = reader.next();
     if (!file.ok()) {
@@ -96,7 +125,10 @@ Result<Catalog> open_checkpoint(FileSystem& fs, const CheckpointFolder& folder,
     if (others.empty()) return *std::move(first_error);
     return Error(first_error->code(), first_error->message() + others);
   }
-  SHARDKIT_ASSIGN(Catalog catalog, std::move(builder).finish(plain));
+  auto joined = std::move(builder).finish(plain);
+  if (!joined.ok()) return with_missing_ranks(std::move(joined).error(), folder);
+  Catalog catalog = *std::move(joined);
+  if (!folder.missing_ranks.empty()) catalog.warnings.push_back(tell_missing_ranks(catalog));
   catalog.files = std::move(sources);
   if (before_strided_shard && folder.fsdp_version != 1)
     SHARDKIT_TRY(check_row_order_is_known(catalog));

@@ -23,12 +23,14 @@ struct RankFile {
 ///
 /// @param rank     0 <= rank < folder.world_size
 /// @param options  as read_pt takes them
-/// @error kInvalidArgument no such rank; kIncomplete the file says that another rank wrote it
+/// @error kInvalidArgument no such rank; kIncomplete the file is missing, or says that another rank
+///        wrote it
 /// @error as read_pt
 Result<RankFile> read_rank_file(FileSystem& fs, const CheckpointFolder& folder, std::int64_t rank,
                                 const PtReadOptions& options = {});
 
-/// Reads the files of all ranks and joins them.
+/// Reads the files of all ranks and joins them. Of a checkpoint with missing ranks those that are
+/// there, which must hold a full set of shards; which copies could not be compared is a warning.
 ///
 /// Reads each file's zip directory and pickle, several files at once (checkpoint/rank_reader.h);
 /// time and memory grow with the number of tensors, not with their size. Memory: less than 256
@@ -41,7 +43,7 @@ Result<RankFile> read_rank_file(FileSystem& fs, const CheckpointFolder& folder, 
 /// (merge/plain_tensors.h), load_into_ranks() refuses. kReplicate and kConcat are the user's word.
 ///
 /// @error kUnsupported FSDP2 over tensor parallelism by PyTorch 2.4 (torch_pt/origin.h)
-/// @error as read_rank_file and CatalogBuilder. Where several files cannot be read, all are named.
+/// @error as read_rank_file, CatalogBuilder and missing_ranks_error. Where several files cannot be read, all are named.
 Result<Catalog> open_checkpoint(FileSystem& fs, const CheckpointFolder& folder,
                                 PlainTensors plain = PlainTensors::kAuto);
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <optional>
 #include <utility>
 
 #include "shardkit/base/checked_math.h"
@@ -114,7 +114,8 @@ struct Member {
 /// Checks that exactly the members of the group's mesh are its ranks, but for ranks outside the
 /// mesh that hold nothing; returns the members with their coordinates.
 Result<std::vector<Member>> mesh_members(const MeshGroup& group, std::int64_t world_size,
-                                         RankOrder order, const CatalogTensor& tensor) {
+                                         std::span<const std::int64_t> missing, RankOrder order,
+                                         const CatalogTensor& tensor) {
   const DeviceMesh& mesh = *group.sharding->mesh;
   // Asked once: positions in sorted lines cost more than coordinates, and few meshes need them.
   if (!is_out_of_order(*group.sharding)) order = RankOrder::kMeshArray;
@@ -130,6 +131,7 @@ Result<std::vector<Member>> mesh_members(const MeshGroup& group, std::int64_t wo
     }
   }
   if (members.size() == mesh.ranks().size()) return members;
+  std::size_t lacking = 0;
   for (const std::int64_t rank : mesh.ranks()) {
     if (rank >= world_size)
       return disagreement(fmt::format("the mesh has rank {}, which is not below the world size",
@@ -137,6 +139,10 @@ Result<std::vector<Member>> mesh_members(const MeshGroup& group, std::int64_t wo
                           tensor)
           .expected(fmt::format("ranks below {}", world_size))
           .found(to_string(mesh));
+    if (std::binary_search(missing.begin(), missing.end(), rank)) {
+      ++lacking;
+      continue;
+    }
     const bool told = std::any_of(group.ranks.begin(), group.ranks.end(),
                                   [rank](const RankView& view) { return view.rank == rank; });
     if (!told)
@@ -146,8 +152,63 @@ Result<std::vector<Member>> mesh_members(const MeshGroup& group, std::int64_t wo
                           tensor)
           .expected(to_string(mesh));
   }
+  if (members.size() + lacking == mesh.ranks().size()) return members;
   return Error(ErrorCode::kInternal, "a mesh with more ranks than members").of_tensor(tensor.name);
 }
+
+/// Where ranks of a mesh are missing: the copies of each shard that are there, numbered anew in rank
+/// order, so that a copy of the tensor may be put together from several of the mesh's replicas.
+class CopiesThere {
+ public:
+  /// @param cuts  of each tensor dimension
+  CopiesThere(const Sharding& sharding, const std::vector<Member>& members,
+              const std::vector<Cuts>& cuts)
+      : sharding_(sharding), counts_(sharding.mesh->ranks().size(), 0) {
+    for (const Member& member : members)
+      numbers_.push_back(counts_[shard_of(member.coordinate)]++);
+    // One coordinate for each shard: that of the first replica.
+    Dims coordinate(sharding.mesh->shape().size(), 0);
+    for (std::size_t cell = 0; cell < counts_.size(); ++cell, advance(coordinate)) {
+      if (shard_of(coordinate) != cell || is_empty(coordinate, cuts)) continue;
+      whole_ = std::min(whole_, counts_[cell]);
+    }
+  }
+
+  /// The number of a member's copy of its shard.
+  std::int32_t number(std::size_t member) const { return numbers_[member]; }
+  /// How many copies of the whole tensor there are.
+  std::int32_t whole() const { return whole_; }
+
+ private:
+  /// The cell of the mesh with the same shard and addend in the first replica.
+  std::size_t shard_of(const Dims& coordinate) const {
+    const Dims& mesh = sharding_.mesh->shape();
+    std::int64_t cell = 0;
+    for (std::size_t d = 0; d < mesh.size(); ++d) {
+      const bool replicates = std::holds_alternative<Replicate>(sharding_.placements[d]);
+      cell = cell * mesh[d] + (replicates ? 0 : coordinate[d]);
+    }
+    return static_cast<std::size_t>(cell);
+  }
+
+  void advance(Dims& coordinate) const {
+    for (std::size_t d = coordinate.size(); d-- > 0;) {
+      if (++coordinate[d] < sharding_.mesh->shape()[d]) return;
+      coordinate[d] = 0;
+    }
+  }
+
+  bool is_empty(const Dims& coordinate, const std::vector<Cuts>& cuts) const {
+    for (std::size_t d = 0; d < cuts.size(); ++d)
+      if (size_after(sharding_.shape[d], cuts[d], coordinate) == 0) return true;
+    return false;
+  }
+
+  const Sharding& sharding_;
+  std::vector<std::int32_t> counts_;   // by shard_of()
+  std::vector<std::int32_t> numbers_;  // by member
+  std::int32_t whole_ = std::numeric_limits<std::int32_t>::max();
+};
 
 }  // namespace
 
@@ -163,16 +224,19 @@ Accumulation to_accumulation(ReduceOp op) {
 }
 
 Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_size,
-                           RankOrder order, CatalogTensor& tensor) {
+                           std::span<const std::int64_t> missing, RankOrder order,
+                           CatalogTensor& tensor) {
   std::sort(groups.begin(), groups.end(), [](const MeshGroup& a, const MeshGroup& b) {
     return a.ranks.front().rank < b.ranks.front().rank;
   });
   tensor.sharding = groups.front().sharding;
   std::int64_t replicas = 0;
+  std::int64_t left_out = 0;
   for (const MeshGroup& group : groups) {
     const Sharding& sharding = *group.sharding;
     const LayerNumbers layers(sharding);
-    SHARDKIT_ASSIGN(const auto members, mesh_members(group, world_size, order, tensor));
+    SHARDKIT_ASSIGN(const auto members, mesh_members(group, world_size, missing, order,
+                                                     tensor));
     std::vector<LocalShape> known;
     known.reserve(members.size());
     for (const auto& [coordinate, view] : members)
@@ -181,12 +245,19 @@ Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_siz
     if (!cut_order.ok()) return Error(cut_order.error()).of_tensor(tensor.name);
     std::vector<Cuts> cuts(sharding.shape.size());
     for (std::size_t d = 0; d < cuts.size(); ++d) cuts[d] = cuts_of(sharding, d, *cut_order);
+    std::optional<CopiesThere> there;
+    if (members.size() < sharding.mesh->ranks().size()) there.emplace(sharding, members, cuts);
+    const std::int64_t here = there ? std::min<std::int64_t>(there->whole(), layers.replicas())
+                                    : layers.replicas();
     std::vector<Intervals> intervals(cuts.size());
     if (groups.size() == 1) tensor.pieces.reserve(members.size());
-    for (const auto& [coordinate, view] : members) {
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      const auto& [coordinate, view] = members[m];
+      auto [replica, addend] = layers.at(coordinate);
+      if (there) replica = there->number(m);
+      if (replica >= here) continue;
       for (std::size_t d = 0; d < cuts.size(); ++d)
         intervals[d] = intervals_after(sharding.shape[d], cuts[d], coordinate);
-      const auto [replica, addend] = layers.at(coordinate);
       // No boxes where the rank holds nothing; FSDP2 then records sizes that mean nothing.
       for (const BoxPair& pair : cut_into_boxes(intervals)) {
         Piece piece = make_piece(*view, pair.global, pair.local_offset);
@@ -195,12 +266,16 @@ Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_siz
         tensor.pieces.push_back(std::move(piece));
       }
     }
-    replicas += layers.replicas();
+    replicas += here;
+    left_out += layers.replicas() - here;
     tensor.addends = static_cast<std::int32_t>(layers.addends());
     tensor.reduction = layers.addends() > 1 ? layers.op() : std::nullopt;
     tensor.divisor = layers.divisor();
   }
+  if (replicas == 0)
+    return disagreement("they hold a part of every copy", tensor);
   tensor.replicas = static_cast<std::int32_t>(replicas);
+  tensor.missing_replicas = static_cast<std::int32_t>(left_out);
   tensor.pieces.shrink_to_fit();
   order_pieces(tensor);
   return {};

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "shardkit/base/result.h"
@@ -53,10 +54,14 @@ Accumulation to_accumulation(ReduceOp op);
 ///
 /// @param order       which decides where is_out_of_order(); see rank_order.h
 /// @param world_size  ranks of the checkpoint; mesh members lie below it
+/// @param missing     ranks that could not tell, ascending; replicas they have a part in are left
+///                    out
 /// @error kIncomplete a mesh member told of another mesh or of no tensor, a local shape is not
-///        what the box rule says, or the order of cutting cannot be decided
+///        what the box rule says, the order of cutting cannot be decided, or
+///        no replica is left
 Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_size,
-                           RankOrder order, CatalogTensor& tensor);
+                           std::span<const std::int64_t> missing, RankOrder order,
+                           CatalogTensor& tensor);
 
 /// Shards of the same box on several ranks are replicas.
 /// @error kIncomplete a shard's size is not its metadata's

@@ -17,6 +17,8 @@ constexpr std::uint64_t kBytesPerPickleByte = 5;
 
 RankReader::RankReader(FileSystem& fs, const CheckpointFolder& folder, unsigned threads)
     : fs_(fs), folder_(folder), threads_wanted_(threads) {
+  for (std::int64_t rank = 0; rank < folder.world_size; ++rank)
+    if (!folder.rank_files[static_cast<std::size_t>(rank)].empty()) ranks_.push_back(rank);
   threads_.reserve(threads);
   try {
     while (threads_.size() < threads) threads_.emplace_back([this] { work(); });
@@ -35,15 +37,16 @@ RankReader::~RankReader() {
 }
 
 void RankReader::work() {
+  const auto count = static_cast<std::int64_t>(ranks_.size());
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] {
-      return stopping_ || to_start_ >= folder_.world_size || to_start_ - to_take_ < ahead_;
+    changed_.wait(lock, [this, count] {
+      return stopping_ || to_start_ >= count || to_start_ - to_take_ < ahead_;
     });
-    if (stopping_ || to_start_ >= folder_.world_size) return;
-    const std::int64_t rank = to_start_++;
+    if (stopping_ || to_start_ >= count) return;
+    const std::int64_t place = to_start_++;
     lock.unlock();
-    auto file = read_rank_file(fs_, folder_, rank);
+    auto file = read_rank_file(fs_, folder_, ranks_[static_cast<std::size_t>(place)]);
     lock.lock();
     if (file.ok()) {
       largest_pickle_ = std::max(largest_pickle_, file->content.pickle_bytes);
@@ -52,22 +55,22 @@ void RankReader::work() {
       ahead_ = static_cast<std::int64_t>(
           std::clamp<std::uint64_t>(fitting, 1, threads_wanted_));
     }
-    done_.emplace(rank, std::move(file));
+    done_.emplace(place, std::move(file));
     changed_.notify_all();
   }
 }
 
 Result<RankFile> RankReader::next() {
   std::unique_lock lock(mutex_);
-  const std::int64_t rank = to_take_;
-  if (to_start_ == rank && threads_.empty()) {
+  const std::int64_t place = to_take_;
+  if (to_start_ == place && threads_.empty()) {
     ++to_start_;
     ++to_take_;
     lock.unlock();
-    return read_rank_file(fs_, folder_, rank);
+    return read_rank_file(fs_, folder_, ranks_[static_cast<std::size_t>(place)]);
   }
-  changed_.wait(lock, [this, rank] { return done_.contains(rank); });
-  auto node = done_.extract(rank);
+  changed_.wait(lock, [this, place] { return done_.contains(place); });
+  auto node = done_.extract(place);
   ++to_take_;
   lock.unlock();
   changed_.notify_all();

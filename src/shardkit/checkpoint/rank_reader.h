@@ -1,4 +1,4 @@
-// RankReader: the files of all ranks, read side by side and handed out in rank order.
+// RankReader: the files of all ranks that have one, read side by side and handed out in rank order.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +27,10 @@ class RankReader {
   /// Waits for the files being read.
   ~RankReader();
 
-  /// The next rank's file, rank 0 first. Called once for each rank, by one thread.
+  /// The ranks whose files it reads, in order.
+  const std::vector<std::int64_t>& ranks() const { return ranks_; }
+
+  /// The next rank's file. Called once for each of ranks(), by one thread.
   /// @error as read_rank_file
   Result<RankFile> next();
 
@@ -36,14 +39,16 @@ class RankReader {
 
   FileSystem& fs_;
   const CheckpointFolder& folder_;
+  std::vector<std::int64_t> ranks_;
   const std::uint64_t threads_wanted_;
 
   std::mutex mutex_;  // of all below
   std::condition_variable changed_;
   std::uint64_t largest_pickle_ = 0;  // bytes, of those read
   std::int64_t ahead_ = 1;            // how many ranks may be read before they are taken
-  std::int64_t to_start_ = 0;  // the next rank that nobody reads yet
-  std::int64_t to_take_ = 0;   // the rank that next() returns
+  // Places in ranks_:
+  std::int64_t to_start_ = 0;  // the next that nobody reads yet
+  std::int64_t to_take_ = 0;   // the one that next() returns
   bool stopping_ = false;
   std::map<std::int64_t, Result<RankFile>> done_;
 

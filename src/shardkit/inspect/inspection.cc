@@ -160,16 +160,25 @@ std::string_view to_string(InspectedKind kind) {
 }
 
 Result<Inspection> inspect(FileSystem& fs, const std::string& path) {
-  SHARDKIT_ASSIGN(const FileInfo info, fs.info(path));
-  if (info.kind == FileKind::kRegular)
-    return path.ends_with(".safetensors") ? inspect_safetensors(fs, path)
-                                          : inspect_torch_file(fs, path);
-  if (info.kind != FileKind::kDirectory)
-    return Error(ErrorCode::kInvalidArgument, "neither a file nor a folder").in_file(path);
-  auto folder = discover_checkpoint(fs, path);
+  return inspect(fs, {&path, 1});
+}
+
+Result<Inspection> inspect(FileSystem& fs, std::span<const std::string> paths) {
+  const std::string path = paths.empty() ? "" : paths.front();
+  if (paths.size() == 1) {
+    SHARDKIT_ASSIGN(const FileInfo info, fs.info(path));
+    if (info.kind == FileKind::kRegular)
+      return path.ends_with(".safetensors") ? inspect_safetensors(fs, path)
+                                            : inspect_torch_file(fs, path);
+    if (info.kind != FileKind::kDirectory)
+      return Error(ErrorCode::kInvalidArgument, "neither a file nor a folder").in_file(path);
+  }
+  auto folder = discover_checkpoint(fs, paths, MissingRanks::kAllowed);
   if (folder.ok()) return inspect_checkpoint(fs, *std::move(folder));
-  SHARDKIT_ASSIGN(const auto entries, fs.list(path));
-  if (is_model_folder(entries)) return inspect_model_folder(fs, path, entries);
+  if (paths.size() == 1) {
+    SHARDKIT_ASSIGN(const auto entries, fs.list(path));
+    if (is_model_folder(entries)) return inspect_model_folder(fs, path, entries);
+  }
   if (folder.error().code() != ErrorCode::kIncomplete && folder.error().code() != ErrorCode::kCorrupt)
     return folder.error();
   Inspection inspection;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -74,5 +75,9 @@ struct Inspection {
 ///
 /// @error kNotFound nothing there that shardkit knows; as the readers for a single file
 Result<Inspection> inspect(FileSystem& fs, const std::string& path);
+
+/// The same of a checkpoint whose files lie in several folders, as discover_checkpoint() joins them.
+/// @param paths  at least one
+Result<Inspection> inspect(FileSystem& fs, std::span<const std::string> paths);
 
 }  // namespace shardkit

@@ -51,14 +51,17 @@ Result<Comparable> open_weights(FileSystem& fs, const std::string& path) {
 
 }  // namespace
 
-Result<Comparable> open_comparable(FileSystem& fs, const std::string& path,
+Result<Comparable> open_comparable(FileSystem& fs, std::span<const std::string> paths,
                                    const std::string& hf_folder, PlainTensors plain) {
-  SHARDKIT_ASSIGN(const FileInfo info, fs.info(path));
-  if (info.kind != FileKind::kDirectory) return open_weights(fs, path);
-  auto folder = discover_checkpoint(fs, path);
+  if (paths.size() == 1) {
+    SHARDKIT_ASSIGN(const FileInfo info, fs.info(paths.front()));
+    if (info.kind != FileKind::kDirectory) return open_weights(fs, paths.front());
+  }
+  auto folder = discover_checkpoint(fs, paths, MissingRanks::kAllowed);
   if (folder.ok()) return open_checkpoint_to_compare(fs, *std::move(folder), hf_folder, plain);
-  if (folder.error().code() != ErrorCode::kNotFound) return std::move(folder).error();
-  auto weights = open_weights(fs, path);
+  if (paths.size() > 1 || folder.error().code() != ErrorCode::kNotFound)
+    return std::move(folder).error();
+  auto weights = open_weights(fs, paths.front());
   // Where there is neither, what discovery says of the folder helps more.
   if (!weights.ok() && weights.error().code() == ErrorCode::kNotFound &&
       !weights.error().tensor() && weights.error().file() == folder.error().file())

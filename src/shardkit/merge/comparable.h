@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,12 @@ struct Comparable {
 /// A folder that discover_checkpoint() knows is a checkpoint; all else is for read_weights(). Of one
 /// with a LoRA adapter the base model is taken, under clean names.
 ///
+/// @param paths      several: the folders of one checkpoint, as discover_checkpoint() joins them
 /// @param hf_folder  of a checkpoint: as for open_merge_source
 /// @param plain      of a checkpoint; as a merge, what is ambiguous is refused
 /// @error as discover_checkpoint, open_merge_source, check_concatenated, take_lora_apart,
 ///        read_weights, catalog_of
-Result<Comparable> open_comparable(FileSystem& fs, const std::string& path,
+Result<Comparable> open_comparable(FileSystem& fs, std::span<const std::string> paths,
                                    const std::string& hf_folder = {},
                                    PlainTensors plain = PlainTensors::kAuto);
 

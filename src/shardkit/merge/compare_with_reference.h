@@ -24,7 +24,7 @@ namespace shardkit {
 /// @error kInvalidArgument the reference holds a part of a distributed tensor, or one without bytes
 /// @error kCorrupt         a view of the reference leaves its storage
 /// @error as Plan::make and transfer: what a merge refuses while it streams is refused here
-/// Reads both sides once. Memory: the budget, and two blocks for each thread.
+/// Reads both sides once. Memory: the budget, which must be kLeastComparisonBudget or more.
 Result<std::vector<Difference>> compare_with_reference(FileSystem& fs,
                                                        const MergeSource& source,
                                                        const OutputDecision& decision,

@@ -26,7 +26,8 @@ Status check_target_is_no_input(const MergeOptions& options, const MergeSource& 
   if (options.target_dir.empty())
     return Error(ErrorCode::kInvalidArgument, "no target folder is given");
   const std::string target = resolved_path(options.target_dir);
-  std::vector<std::string> inputs = {source.checkpoint.path};
+  std::vector<std::string> inputs = source.checkpoint.more_folders;
+  inputs.push_back(source.checkpoint.path);
   if (source.hf_folder) inputs.push_back(*source.hf_folder);
   if (source.base_folder) inputs.push_back(*source.base_folder);
   for (const std::string& input : inputs)
@@ -154,7 +155,9 @@ void note_stage(const StagedFolder& stage, MergeReport& report) {
 
 Result<const CheckpointFolder*> FSDPModelMerger::find_checkpoint() {
   if (!checkpoint_) {
-    SHARDKIT_ASSIGN(checkpoint_, discover_checkpoint(fs_, options_.local_dir));
+    std::vector<std::string> folders = {options_.local_dir};
+    folders.insert(folders.end(), options_.more_local_dirs.begin(), options_.more_local_dirs.end());
+    SHARDKIT_ASSIGN(checkpoint_, discover_checkpoint(fs_, folders, MissingRanks::kAllowed));
   }
   return &*checkpoint_;
 }

@@ -28,6 +28,7 @@ namespace shardkit {
 struct MergeOptions : OutputChoices {
   std::string local_dir;   ///< the checkpoint: see discover_checkpoint
   std::string target_dir;  ///< the folder to appear
+  std::vector<std::string> more_local_dirs;  ///< folders that hold the rest of its files
   std::string hf_folder;   ///< empty: `huggingface/` beside the shards, if it is there
   std::string base_model_dir;  ///< the model that was trained: see open_merge_source; may be empty
   ExistingTarget existing = ExistingTarget::kRefuse;

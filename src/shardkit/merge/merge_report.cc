@@ -48,6 +48,7 @@ MergeReport make_merge_report(const MergeSource& source, const OutputDecision& d
   MergeReport report;
   report.checkpoint = source.checkpoint.path;
   report.world_size = source.checkpoint.world_size;
+  report.missing_ranks = source.catalog->missing_ranks;
   for (const DeviceMeshInfo& info : extract_device_mesh_info(*source.catalog))
     report.meshes.push_back(to_string(info));
   report.summary = decision.output.plan.summary();

@@ -29,6 +29,7 @@ struct MergeReport {
   std::string checkpoint;            ///< the folder that was found
   std::int64_t world_size = 0;
   std::vector<std::string> meshes;   ///< as to_string(DeviceMeshInfo) tells them
+  std::vector<std::int64_t> missing_ranks;  ///< whose copies could not be compared
   std::string target;                ///< absolute
   std::vector<OutputFile> weights;   ///< in the order of their names
   std::vector<std::string> sidecars; ///< the other files, index and manifest among them

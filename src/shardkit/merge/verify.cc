@@ -136,11 +136,11 @@ Result<VerifyReport> verify_folder(FileSystem& fs, const std::string& folder) {
 }
 
 Result<VerifyReport> verify_against_checkpoint(FileSystem& fs, const std::string& folder,
-                                               const std::string& local_dir,
+                                               std::span<const std::string> local_dirs,
                                                const TransferOptions& options,
                                                const std::string& base_model_dir) {
   SHARDKIT_ASSIGN(const Manifest manifest, read_manifest(fs, folder));
-  SHARDKIT_ASSIGN(CheckpointFolder checkpoint, discover_checkpoint(fs, local_dir));
+  SHARDKIT_ASSIGN(CheckpointFolder checkpoint, discover_checkpoint(fs, local_dirs, MissingRanks::kAllowed));
   // The folder's own config decides ties, as the one it was copied from did.
   SHARDKIT_ASSIGN(const MergeSource source, open_merge_source(fs, std::move(checkpoint), folder,
                                                               manifest.choices.plain,

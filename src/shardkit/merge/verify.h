@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,11 +30,11 @@ Result<VerifyReport> verify_folder(FileSystem& fs, const std::string& folder);
 /// Merges the checkpoint again, with the choices of the manifest, and compares every weight file
 /// with what is in the folder instead of writing it.
 ///
-/// @param local_dir       as for a merge
+/// @param local_dirs      the checkpoint's folder, or its folders, as for a merge
 /// @param base_model_dir  as the merge had it; may be empty
 /// @error as verify_folder and FSDPModelMerger::merge_and_save, of the steps up to the transfer
 Result<VerifyReport> verify_against_checkpoint(FileSystem& fs, const std::string& folder,
-                                               const std::string& local_dir,
+                                               std::span<const std::string> local_dirs,
                                                const TransferOptions& options,
                                                const std::string& base_model_dir = {});
 

@@ -26,7 +26,7 @@ class VerifyTest : public ::testing::Test {
 
   Result<VerifyReport> folder() { return verify_folder(posix_file_system(), dir_ / "out"); }
   Result<VerifyReport> against(const std::string& checkpoint) {
-    return verify_against_checkpoint(posix_file_system(), dir_ / "out", checkpoint, {});
+    return verify_against_checkpoint(posix_file_system(), dir_ / "out", {&checkpoint, 1}, {});
   }
   void flip_byte(const std::string& name, std::size_t at) {
     std::string content = testing::read_file(dir_ / ("out/" + name));
