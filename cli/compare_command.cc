@@ -257,9 +257,9 @@ void add_diff_command(CLI::App& app, Streams& streams, int& result) {
   arguments->dtype = "keep";
   CLI::App* command = app.add_subcommand(
       "diff", "Compare the tensors of two checkpoints, model folders or files");
-  command->add_option("first", arguments->first, "Checkpoint, model folder or file")
-      ->required()
-      ->expected(1);
+  const auto set_first = [arguments](const std::string& path) { arguments->first = {path}; };
+  command->add_option_function<std::string>("first", set_first, "Checkpoint, model folder or file")
+      ->required();
   command->add_option("second", arguments->second, "Checkpoint, model folder or file")->required();
   add_shared_options(*command, *arguments);
   command->callback([arguments, &streams, &result] {

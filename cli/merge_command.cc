@@ -42,6 +42,7 @@ struct Arguments {
   std::optional<double> lora_alpha;
   int threads = 0;
   bool overwrite = false;
+  bool strict_names = false;
   bool keep_tied = false;
   bool no_fsync = false;
   bool dry_run = false;
@@ -63,6 +64,9 @@ Result<MergeOptions> to_options(const Arguments& arguments) {
   options.target_dir = arguments.target_dir;
   options.hf_folder = arguments.hf_model_config_path;
   options.base_model_dir = arguments.base_model_dir;
+  options.strict_names = arguments.strict_names;
+  if (options.strict_names && options.base_model_dir.empty())
+    return Error(ErrorCode::kInvalidArgument, "--strict-names needs --base-model-dir");
   SHARDKIT_ASSIGN(options.dtype, hf::parse_dtype_choice(arguments.dtype));
   options.dtype.keep = arguments.keep_dtype;
   SHARDKIT_ASSIGN(options.max_shard_bytes, parse_size(arguments.max_shard_size));
@@ -89,6 +93,18 @@ Result<MergeOptions> to_options(const Arguments& arguments) {
   return options;
 }
 
+json::Value to_json(const BaseModelComparison& base) {
+  json::Object object;
+  object.add("path", base.folder);
+  object.add("tensors", base.tensors);
+  object.add("same", base.same);
+  object.add("missing", to_array(base.missing));
+  object.add("extra", to_array(base.extra));
+  object.add("other_shape", to_array(base.other_shape));
+  object.add("other_config", to_array(base.other_config));
+  return object;
+}
+
 json::Object to_json(const MergeReport& report, std::string_view status) {
   json::Array weights;
   for (const OutputFile& file : report.weights) {
@@ -101,6 +117,9 @@ json::Object to_json(const MergeReport& report, std::string_view status) {
   object.add("status", status);
   object.add("checkpoint", report.checkpoint);
   object.add("world_size", report.world_size);
+  json::Array missing;
+  for (const std::int64_t rank : report.missing_ranks) missing.items.emplace_back(rank);
+  object.add("missing_ranks", std::move(missing));
   object.add("meshes", to_array(report.meshes));
   object.add("target", report.target);
   object.add("weights", std::move(weights));
@@ -118,15 +137,13 @@ json::Object to_json(const MergeReport& report, std::string_view status) {
   json::Object overflows;
   for (const Overflow& overflow : report.overflows) overflows.add(overflow.name, overflow.values);
   object.add("float16_overflows", std::move(overflows));
+  object.add("base_model", report.base_model ? to_json(*report.base_model) : json::Value());
   object.add("dropped_ties", to_array(report.dropped_ties));
   object.add("skipped", to_array(report.skipped));
   object.add("notes", to_array(report.notes));
   object.add("warnings", to_array(report.warnings));
   return object;
 }
-  json::Array missing;
-  for (const std::int64_t rank : report.missing_ranks) missing.items.emplace_back(rank);
-  object.add("missing_ranks", std::move(missing));
 
 void print(const MergeReport& report, bool planned, std::ostream& out) {
   out << fmt::format("{} {} tensors of {} ranks from {}\n", planned ? "would merge" : "merged",
@@ -243,8 +260,11 @@ void add_merge_command(CLI::App& app, Streams& streams, int& result) {
   command->add_option("--hf-model-config-path", arguments->hf_model_config_path,
                       "Folder with config and tokenizer; default: huggingface/ beside the shards");
   command->add_option("--base-model-dir", arguments->base_model_dir,
-                      "Folder of the model that was trained, where the shards hold a LoRA adapter "
+                      "Model that was trained: names, shapes and vocabulary are compared with its "
+                      "before anything is written; its weights, where the shards hold a LoRA adapter "
                       "alone");
+  command->add_flag("--strict-names", arguments->strict_names,
+                    "Refuse what differs from the base model");
   command->add_option("--dtype", arguments->dtype,
                       "bfloat16, float16, float32, keep (as stored) or auto (as config.json says)")
       ->capture_default_str();

@@ -5,21 +5,9 @@ import struct
 import unittest
 
 import program
-from program import DIFFERENCES, DONE, FIXTURES, REFUSED, SAMPLE, USAGE
+from program import DIFFERENCES, DONE, FIXTURES, REFUSED, SAMPLE, USAGE, write_safetensors
 
 NEW = FIXTURES / "torch-2.13.0"
-
-
-def write_safetensors(path, tensors):
-    """tensors: {name: (dtype, shape, bytes)}."""
-    header, at = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(len(text).to_bytes(8, "little") + text +
-                     b"".join(data for _, _, data in tensors.values()))
 
 
 def with_float32(data, position, value):

@@ -33,6 +33,18 @@ def read_safetensors(path):
     return tensors
 
 
+def write_safetensors(path, tensors):
+    """tensors: {name: (dtype, shape, bytes)}."""
+    header, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(len(text).to_bytes(8, "little") + text +
+                     b"".join(data for _, _, data in tensors.values()))
+
+
 def read_model(folder):
     """Every tensor of a model folder, through its index if it has one."""
     index = folder / "model.safetensors.index.json"

@@ -65,6 +65,31 @@ std::optional<DType> find_dtype(const json::Value& value) {
   return std::nullopt;
 }
 
+/// "modeling_x.Class" -> "modeling_x.py"; a class of another repository is "owner/name--module.Class".
+void add_code_file(const json::Value& value, std::vector<std::string>& files) {
+  const auto* text = value.get_if<std::string>();
+  if (text == nullptr || text->find("--") != text->npos) return;
+  const std::size_t dot = text->rfind('.');
+  if (dot == text->npos) return;
+  std::string file = text->substr(0, dot);
+  std::replace(file.begin(), file.end(), '.', '/');  // a module of a package
+  file += ".py";
+  if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(std::move(file));
+}
+
+/// Values are names or, of tokenizers, arrays of a slow and a fast one (either may be null).
+std::vector<std::string> find_code_files(const json::Value& top) {
+  std::vector<std::string> files;
+  const json::Value* map = find_object(top, "auto_map");
+  if (map == nullptr) return files;
+  for (const auto& [name, value] : map->get_if<json::Object>()->members) {
+    add_code_file(value, files);
+    if (const auto* array = value.get_if<json::Array>())
+      for (const json::Value& item : array->items) add_code_file(item, files);
+  }
+  return files;
+}
+
 }  // namespace
 
 Result<ModelConfig> parse_config(std::string text) {
@@ -95,6 +120,8 @@ Result<ModelConfig> parse_config(std::string text) {
   config.quantized = find_object(top, "quantization_config") != nullptr ||
                      find_object(text_config, "quantization_config") != nullptr;
 
+  config.code_files = find_code_files(top);
+
   const auto size = [&](std::string_view key) -> std::optional<std::int64_t> {
     const auto outer = find_int(top, key);
     const auto inner = find_int(text_config, key);
@@ -107,6 +134,8 @@ Result<ModelConfig> parse_config(std::string text) {
   config.sizes.num_attention_heads = size("num_attention_heads");
   config.sizes.num_key_value_heads = size("num_key_value_heads");
   config.sizes.head_dim = size("head_dim");
+  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"})
+    if (!config.sizes.num_experts) config.sizes.num_experts = size(key);
   return config;
 }
 

@@ -21,6 +21,8 @@ struct TextSizes {
   std::optional<std::int64_t> num_attention_heads;
   std::optional<std::int64_t> num_key_value_heads;
   std::optional<std::int64_t> head_dim;
+  /// Routed experts of a layer: "num_experts", "num_local_experts" or "n_routed_experts".
+  std::optional<std::int64_t> num_experts;
 };
 
 struct ModelConfig {
@@ -34,6 +36,8 @@ struct ModelConfig {
   std::optional<bool> tie_word_embeddings;    ///< of the top level, else of text_config
   std::optional<DType> dtype;                 ///< "dtype" or "torch_dtype", top level first
   bool quantized = false;                     ///< has a quantization_config
+  /// Files with code that "auto_map" takes classes from: "modeling_x.py"; none of other repositories.
+  std::vector<std::string> code_files;
   TextSizes sizes;
 };
 

@@ -27,6 +27,36 @@ TEST(ParseConfig, ReadsATextModel) {
   EXPECT_EQ(config.sizes.num_attention_heads, 4);
   EXPECT_EQ(config.sizes.num_key_value_heads, 2);
   EXPECT_EQ(config.sizes.head_dim, 10);
+  EXPECT_FALSE(config.sizes.num_experts);
+}
+
+TEST(ParseConfig, ReadsTheNumberOfExpertsUnderItsNames) {
+  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
+    const std::string member = std::string("{\"") + key + "\": 8}";
+    EXPECT_EQ(config_of(member).sizes.num_experts, 8) << key;
+    EXPECT_EQ(config_of("{\"text_config\": " + member + "}").sizes.num_experts, 8) << key;
+  }
+}
+
+TEST(ParseConfig, ReadsTheFilesOfCode) {
+  const ModelConfig config = config_of(R"({"auto_map": {
+      "AutoConfig": "configuration_x.XConfig", "AutoModel": "pkg.modeling_x.X",
+      "AutoModelForCausalLM": "pkg.modeling_x.XForCausalLM",
+      "AutoTokenizer": ["tokenization_x.XTokenizer", null],
+      "AutoProcessor": "owner/name--processing_x.XProcessor", "odd": 3, "none": "X"}})");
+  EXPECT_EQ(config.code_files, (std::vector<std::string>{"configuration_x.py", "pkg/modeling_x.py",
+                                                         "tokenization_x.py"}));
+  EXPECT_TRUE(config_of(R"({"auto_map": null})").code_files.empty());
+}
+
+TEST(ReadConfig, OfAFolder) {
+  const testing::TempDir dir;
+  FileSystem& fs = posix_file_system();
+  EXPECT_FALSE(read_config(fs, dir.path()).value());
+  testing::write_file(dir / "config.json", R"({"model_type": "llama"})");
+  EXPECT_EQ(read_config(fs, dir.path()).value()->model_type, "llama");
+  testing::write_file(dir / "config.json", "[]");
+  EXPECT_THAT(read_config(fs, dir.path()), Fails(ErrorCode::kCorrupt, "config.json"));
 }
 
 TEST(ParseConfig, LooksIntoTextConfig) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shardkit/hf/heads.h"
+#include "shardkit/merge/check_config.h"
 #include "shardkit/merge/kept_dtypes.h"
 #include "shardkit/merge/plain_tensors.h"
 #include "shardkit/merge/saved_catalog.h"
@@ -80,6 +81,13 @@ Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
   }
   MergeSource model = source;
   model.catalog = lora.model;
+  SHARDKIT_TRY(check_names(model.catalog->tensors));
+  if (source.config && !model.catalog->tensors.empty()) {
+    SHARDKIT_ASSIGN(const ConfigFindings findings,
+                    check_config(*source.config, model.catalog->tensors));
+    append(findings.notes, decided.notes);
+    append(findings.warnings, decided.warnings);
+  }
   decided.dropped.assign(model.catalog->tensors.size(), false);
   std::vector<Tie> ties = find_ties(model);
   if (bytes == TensorBytes::kRead) SHARDKIT_TRY(settle_ties(fs, *model.catalog, ties));

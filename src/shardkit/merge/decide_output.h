@@ -52,8 +52,8 @@ struct OutputDecision {
 };
 
 /// Decides and proves it.
-/// @error as take_lora_apart, check_concatenated, settle_ties, hf::resolve, saved_catalog and
-///        plan_output
+/// @error as take_lora_apart, check_concatenated, check_names, check_config, settle_ties, hf::resolve,
+///        saved_catalog and plan_output
 Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
                                      OutputChoices choices, TensorBytes bytes);
 

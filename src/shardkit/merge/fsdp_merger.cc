@@ -7,6 +7,7 @@
 #include "shardkit/checkpoint/open.h"
 #include "shardkit/hf/config.h"
 #include "shardkit/hf/dtype_choice.h"
+#include "shardkit/hf/lora_name.h"
 #include "shardkit/io/path.h"
 #include "shardkit/merge/block_journal.h"
 #include "shardkit/merge/compare_with_reference.h"
@@ -225,17 +226,37 @@ Status FSDPModelMerger::check_target() {
   return StagedFolder::check(fs_, options_.target_dir, options_.existing);
 }
 
+Result<std::optional<BaseModelComparison>> FSDPModelMerger::check_base_model() {
+  if (options_.base_model_dir.empty()) return std::optional<BaseModelComparison>();
+  SHARDKIT_ASSIGN(const MergeSource* source, open_source());
+  // An adapter's names are none of the base model's; docs/lora.md has how both are joined.
+  if (std::any_of(source->catalog->tensors.begin(), source->catalog->tensors.end(),
+                  [](const CatalogTensor& tensor) { return hf::is_lora_name(tensor.name); }))
+    return std::optional<BaseModelComparison>();
+  SHARDKIT_ASSIGN(BaseModelComparison comparison,
+                  compare_with_base_model(fs_, *source, options_.base_model_dir));
+  if (options_.strict_names && !comparison.agrees())
+    return Error(ErrorCode::kIncomplete,
+                 "the checkpoint's tensors are not those of the base model: " +
+                     describe(comparison))
+        .in_file(source->checkpoint.path);
+  return std::optional(std::move(comparison));
+}
+
 Result<MergeReport> FSDPModelMerger::plan() {
   SHARDKIT_TRY(check_target());
+  SHARDKIT_ASSIGN(auto base_model, check_base_model());
   SHARDKIT_ASSIGN(const OutputDecision decision,
                   decide_output(fs_, *source_, options_, TensorBytes::kUnread));
   MergeReport report = make_merge_report(*source_, decision);
   report.target = resolved_path(options_.target_dir);
+  if (base_model) tell_base_model(*std::move(base_model), report);
   return report;
 }
 
 Result<MergeReport> FSDPModelMerger::merge_and_save() {
   SHARDKIT_TRY(check_target());  // before tensor bytes are read to decide
+  SHARDKIT_TRY(check_base_model());
   SHARDKIT_ASSIGN(const OutputDecision decision, decide());
   return save_hf_model_and_tokenizer(decision);
 }
@@ -260,11 +281,13 @@ Result<StagedMerge> FSDPModelMerger::stage_output(const OutputDecision& decision
       decision.held != source.catalog)
     return Error(ErrorCode::kInvalidArgument, "the decision is not of decide() of this merger");
   SHARDKIT_TRY(check_target_is_no_input(options_, source));
+  SHARDKIT_ASSIGN(auto base_model, check_base_model());
   SHARDKIT_ASSIGN(StagedFolder stage,
                   StagedFolder::create(fs_, options_.target_dir,
                                        stage_options(options_, source, decision)));
   MergeReport report = make_merge_report(source, decision);
   report.target = stage.target();
+  if (base_model) tell_base_model(*std::move(base_model), report);
   note_stage(stage, report);
   const bool is_written = stage.found() == StagedFolder::Found::kPublishing ||
                           stage.found() == StagedFolder::Found::kPublished;

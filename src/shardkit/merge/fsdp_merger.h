@@ -14,6 +14,7 @@
 #include "shardkit/checkpoint/discover.h"
 #include "shardkit/io/file_system.h"
 #include "shardkit/io/staged_folder.h"
+#include "shardkit/merge/base_comparison.h"
 #include "shardkit/merge/decide_output.h"
 #include "shardkit/merge/manifest.h"
 #include "shardkit/merge/merge_report.h"
@@ -27,10 +28,13 @@ namespace shardkit {
 
 struct MergeOptions : OutputChoices {
   std::string local_dir;   ///< the checkpoint: see discover_checkpoint
-  std::string target_dir;  ///< the folder to appear
   std::vector<std::string> more_local_dirs;  ///< folders that hold the rest of its files
+  std::string target_dir;  ///< the folder to appear
   std::string hf_folder;   ///< empty: `huggingface/` beside the shards, if it is there
-  std::string base_model_dir;  ///< the model that was trained: see open_merge_source; may be empty
+  /// The model that was trained: names and shapes are compared with its; its weights, as
+  /// open_merge_source takes them. May be empty.
+  std::string base_model_dir;
+  bool strict_names = false;  ///< refuse what differs from it, instead of telling
   ExistingTarget existing = ExistingTarget::kRefuse;
   Durability durability = Durability::kSynced;
   TransferOptions transfer;  ///< threads, memory, progress
@@ -94,7 +98,8 @@ class FSDPModelMerger {
   /// Merges into a model folder that transformers loads, or leaves nothing behind.
   ///
   /// A run that was killed leaves a stage that the same call takes up; see docs/publish.md.
-  /// @error of every step, and as save_hf_model_and_tokenizer(); nothing appears at the target then
+  /// @error of every step, and as save_hf_model_and_tokenizer(); kIncomplete the base model differs
+  ///        and strict_names is set; nothing appears at the target then
   Result<MergeReport> merge_and_save();
 
   /// The last step of merge_and_save(): streams the weights, copies config and tokenizer, and lets
@@ -142,6 +147,8 @@ class FSDPModelMerger {
 
  private:
   Result<const CheckpointFolder*> find_checkpoint();
+  /// What is told of base_model_dir; nothing without one. @error of strict_names
+  Result<std::optional<BaseModelComparison>> check_base_model();
 
   FileSystem& fs_;
   const MergeOptions options_;

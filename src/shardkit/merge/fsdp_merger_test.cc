@@ -67,7 +67,8 @@ class MergeTest : public ::testing::Test {
   MergeOptions options_;
 };
 
-constexpr const char* kTied = R"({"model_type": "llama", "tie_word_embeddings": true, "dtype": "bfloat16"})";
+constexpr const char* kTied = R"({"architectures": ["LlamaForCausalLM"],
+    "model_type": "llama", "tie_word_embeddings": true, "dtype": "bfloat16"})";
 
 TEST_F(MergeTest, TransposedAndRepeatedSourcesAreReadInRowOrder) {
   Tensor transposed = float_tensor({3, 2}, {1, 2, 3, 4, 5, 6});

@@ -2,12 +2,44 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
 #include "shardkit/merge/device_mesh_info.h"
 #include "shardkit/merge/manifest.h"
 #include "shardkit/safetensors/sharded_index.h"
 
 namespace shardkit {
 namespace {
+
+bool has_sidecar(const MergeSource& source, std::string_view name) {
+  return std::any_of(source.sidecars.begin(), source.sidecars.end(),
+                     [name](const hf::SidecarFile& file) { return file.path == name; });
+}
+
+bool has_tokenizer(const MergeSource& source) {
+  constexpr std::array kFiles{"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+                              "vocab.json",     "vocab.txt",       "spiece.model"};
+  return std::any_of(kFiles.begin(), kFiles.end(),
+                     [&source](std::string_view name) { return has_sidecar(source, name); });
+}
+
+/// What a loader of the result will miss, though the weights are whole.
+void tell_of_config(const MergeSource& source, MergeReport& report) {
+  const hf::ModelConfig& config = *source.config;
+  if (config.architectures.empty())
+    report.warnings.emplace_back(
+        "config.json names no architectures: loaders must be told which class it is");
+  for (const std::string& file : config.code_files)
+    if (!has_sidecar(source, file))
+      report.warnings.push_back(fmt::format(
+          "config.json takes classes from '{}', which is not in '{}'", file, *source.hf_folder));
+  if (!has_tokenizer(source))
+    report.notes.push_back(fmt::format("no tokenizer in '{}': the result has none either",
+                                       *source.hf_folder));
+}
 
 void warn(const MergeSource& source, MergeReport& report) {
   if (!source.hf_folder) {
@@ -19,6 +51,7 @@ void warn(const MergeSource& source, MergeReport& report) {
         fmt::format("'{}' has no config.json: transformers cannot load the result",
                     *source.hf_folder));
   }
+  if (source.config) tell_of_config(source, report);
 }
 
 /// Tensors that a warning names.
@@ -42,6 +75,11 @@ void report_overflows(const Catalog& catalog, const std::map<std::size_t, std::u
   report.warnings.push_back(fmt::format(
       "{} values of {} tensors are too large for float16 and became infinite: {}; bfloat16 has room "
       "for them, and --keep-dtype leaves tensors as stored", all, values.size(), names));
+}
+
+void tell_base_model(BaseModelComparison comparison, MergeReport& report) {
+  (comparison.agrees() ? report.notes : report.warnings).push_back(describe(comparison));
+  report.base_model = std::move(comparison);
 }
 
 MergeReport make_merge_report(const MergeSource& source, const OutputDecision& decision) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "shardkit/merge/base_comparison.h"
 #include "shardkit/merge/decide_output.h"
 #include "shardkit/merge/merge_source.h"
 #include "shardkit/plan/plan.h"
@@ -28,12 +29,13 @@ struct Overflow {
 struct MergeReport {
   std::string checkpoint;            ///< the folder that was found
   std::int64_t world_size = 0;
-  std::vector<std::string> meshes;   ///< as to_string(DeviceMeshInfo) tells them
   std::vector<std::int64_t> missing_ranks;  ///< whose copies could not be compared
+  std::vector<std::string> meshes;   ///< as to_string(DeviceMeshInfo) tells them
   std::string target;                ///< absolute
   std::vector<OutputFile> weights;   ///< in the order of their names
   std::vector<std::string> sidecars; ///< the other files, index and manifest among them
   std::optional<DType> config_dtype; ///< as written into config.json
+  std::optional<BaseModelComparison> base_model;  ///< where one was given
   PlanSummary summary;
   std::optional<LoraSummary> lora;   ///< none: no adapter in the checkpoint
   std::uint64_t blocks_kept = 0;     ///< taken over from a run that was killed
@@ -44,7 +46,11 @@ struct MergeReport {
   std::vector<std::string> warnings;       ///< what a person should look at
 };
 
-/// All of it but `target`, `blocks_kept` and `overflows`, which only writing tells.
+/// Adds the comparison, and what it says to the notes or warnings.
+void tell_base_model(BaseModelComparison comparison, MergeReport& report);
+
+/// All of it but `base_model`, `target`, `blocks_kept` and `overflows`, which only the merger and
+/// writing tell.
 MergeReport make_merge_report(const MergeSource& source, const OutputDecision& decision);
 
 /// Adds what overflowed, and a warning of it. @param values  by index into the catalog's tensors

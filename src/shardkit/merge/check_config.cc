@@ -1,0 +1,166 @@
+#include "shardkit/merge/check_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "shardkit/hf/experts.h"
+#include "shardkit/hf/implied_shapes.h"
+
+namespace shardkit {
+namespace {
+
+/// Where decoders keep their embeddings, of a row for each token (transformers 5.24; hf/ties.cc).
+constexpr std::array<std::string_view, 9> kEmbeddings{"model.embed_tokens.weight",
+                                                      "model.language_model.embed_tokens.weight",
+                                                      "language_model.model.embed_tokens.weight",
+                                                      "model.text_model.embed_tokens.weight",
+                                                      "model.decoder.embed_tokens.weight",
+                                                      "transformer.wte.weight",
+                                                      "transformer.word_embeddings.weight",
+                                                      "lm_head.weight",
+                                                      "language_model.lm_head.weight"};
+
+bool is_embedding(std::string_view name) {
+  return std::find(kEmbeddings.begin(), kEmbeddings.end(), name) != kEmbeddings.end();
+}
+
+Error disagreement(std::string what, const CatalogTensor& tensor) {
+  return Error(ErrorCode::kIncomplete, std::move(what)).of_tensor(tensor.name);
+}
+
+/// An embedding may have more rows than the vocabulary, which it then is padded to.
+Status check_embedding(const hf::ModelConfig& config, const CatalogTensor& tensor,
+                       ConfigFindings& findings) {
+  const auto vocab = config.sizes.vocab_size;
+  if (!vocab || *vocab <= 0 || tensor.shape.size() != 2 || tensor.shape[0] == *vocab) return {};
+  if (tensor.shape[0] < *vocab)
+    return disagreement("fewer rows than the vocabulary of config.json", tensor)
+        .expected(fmt::format("vocab_size {}", *vocab))
+        .found(to_string(tensor.shape));
+  findings.notes.push_back(fmt::format(
+      "'{}' has {} rows, and config.json a vocab_size of {}: it is padded, or of another tokenizer",
+      tensor.name, tensor.shape[0], *vocab));
+  return {};
+}
+
+Status check_shape(const hf::ModelConfig& config, const CatalogTensor& tensor,
+                   ConfigFindings& findings) {
+  // Of plain tensors that were taken for chunks, check_concatenated() speaks.
+  if (config.quantized || tensor.guessed) return {};
+  auto implied = hf::implied_shape(config, tensor.name);
+  if (is_embedding(tensor.name)) {
+    SHARDKIT_TRY(check_embedding(config, tensor, findings));
+    // The rows are settled.
+    if (implied && tensor.shape.size() == implied->size()) (*implied)[0] = tensor.shape[0];
+  }
+  if (!implied || *implied == tensor.shape) return {};
+  return disagreement("not of the shape that config.json implies", tensor)
+      .expected(to_string(*implied))
+      .found(to_string(tensor.shape));
+}
+
+/// Of one layer.
+struct Experts {
+  std::map<std::int64_t, const CatalogTensor*> numbers;
+  const CatalogTensor* all = nullptr;  // a tensor of all experts, with the least of them
+};
+
+std::map<std::string_view, Experts> find_experts(std::span<const CatalogTensor> tensors) {
+  std::map<std::string_view, Experts> layers;
+  for (const CatalogTensor& tensor : tensors) {
+    const auto name = hf::parse_expert_name(tensor.name);
+    if (!name) continue;
+    Experts& layer = layers[name->layer];
+    if (name->expert) {
+      layer.numbers.emplace(*name->expert, &tensor);
+    } else if (!tensor.shape.empty() &&
+               (layer.all == nullptr || tensor.shape[0] < layer.all->shape[0])) {
+      layer.all = &tensor;
+    }
+  }
+  return layers;
+}
+
+Status check_experts(const hf::ModelConfig& config, std::span<const CatalogTensor> tensors,
+                     ConfigFindings& findings) {
+  const auto count = config.sizes.num_experts;
+  if (!count || *count <= 1) return {};
+  const auto layers = find_experts(tensors);
+  if (layers.empty())
+    findings.warnings.push_back(fmt::format(
+        "config.json says {} experts, but no tensor has the name of one", *count));
+  for (const auto& [name, layer] : layers) {
+    if (layer.all != nullptr && layer.all->shape[0] < *count)
+      return disagreement("fewer experts than config.json says", *layer.all)
+          .expected(fmt::format("{} on dimension 0", *count))
+          .found(to_string(layer.all->shape));
+    for (std::int64_t expert = 0; !layer.numbers.empty() && expert < *count; ++expert)
+      if (!layer.numbers.contains(expert))
+        return disagreement(
+                   fmt::format("expert {} of its layer is not there", expert),
+                   *layer.numbers.begin()->second)
+            .expected(fmt::format("{} experts, as config.json says", *count))
+            .found(fmt::format("{} of them", layer.numbers.size()));
+    const std::int64_t found = layer.all != nullptr ? layer.all->shape[0]
+                                                    : layer.numbers.rbegin()->first + 1;
+    if (found > *count)
+      findings.warnings.push_back(
+          fmt::format("'{}' has {} experts, where config.json says {}", name, found, *count));
+  }
+  return {};
+}
+
+/// An output embedding that is neither there nor tied would be made up by the loader.
+Status check_head(const hf::ModelConfig& config, std::span<const CatalogTensor> tensors,
+                  ConfigFindings& findings) {
+  if (hf::ties_word_embeddings(config) || config.architectures.empty() ||
+      !config.architectures.front().ends_with("ForCausalLM") ||
+      !hf::implied_shape(config, "lm_head.weight"))
+    return {};
+  const CatalogTensor* embedding = nullptr;
+  for (const CatalogTensor& tensor : tensors) {
+    if (!tensor.name.starts_with("model.")) return {};  // lm_head, or a head of its own
+    if (is_embedding(tensor.name)) embedding = &tensor;
+  }
+  if (embedding == nullptr) {
+    findings.warnings.emplace_back("the checkpoint holds no embeddings: a part of a model?");
+    return {};
+  }
+  return disagreement("config.json does not tie the embeddings, and there is no lm_head.weight",
+                      *embedding)
+      .expected("lm_head.weight, or tie_word_embeddings")
+      .found(config.architectures.front());
+}
+
+}  // namespace
+
+Status check_names(std::span<const CatalogTensor> tensors) {
+  for (const CatalogTensor& tensor : tensors) {
+    const std::string_view name = tensor.name;
+    const std::string_view last = name.substr(name.rfind('.') + 1);  // all of it without a dot
+    if (last == "flat_param" || last.starts_with("_flat_param"))
+      return Error(ErrorCode::kUnsupported,
+                   "a flat parameter of FSDP1 does not say what it holds: save the checkpoint with "
+                   "StateDictType.SHARDED_STATE_DICT")
+          .of_tensor(tensor.name)
+          .found(to_string(tensor.shape));
+  }
+  return {};
+}
+
+Result<ConfigFindings> check_config(const hf::ModelConfig& config,
+                                    std::span<const CatalogTensor> tensors) {
+  ConfigFindings findings;
+  for (const CatalogTensor& tensor : tensors)
+    SHARDKIT_TRY(check_shape(config, tensor, findings));
+  SHARDKIT_TRY(check_experts(config, tensors, findings));
+  SHARDKIT_TRY(check_head(config, tensors, findings));
+  return findings;
+}
+
+}  // namespace shardkit
