@@ -1,6 +1,7 @@
 #include "shardkit/joint_merge/agree_on_output.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdint>
 #include <string>
@@ -80,6 +81,8 @@ Status agree_on_command(ProcessGroup& group, const MergeOptions& options) {
   return agree(group,
                {{"the version of shardkit", std::string(version())},
                 {"the checkpoint's folder", options.local_dir},
+                {"the checkpoint's other folders",
+                 fmt::format("{}", fmt::join(options.more_local_dirs, "', '"))},
                 {"the target folder", options.target_dir},
                 {"the model's folder", options.hf_folder},
                 {"the base model's folder", options.base_model_dir},

@@ -32,6 +32,7 @@ constexpr std::uint64_t kTokenLimit = 4096;
 
 std::vector<std::string> folders_of(const MergeOptions& options) {
   std::vector<std::string> folders = {options.local_dir};
+  folders.insert(folders.end(), options.more_local_dirs.begin(), options.more_local_dirs.end());
   for (const std::string& folder : {options.hf_folder, options.base_model_dir})
     if (!folder.empty()) folders.push_back(folder);
   return folders;

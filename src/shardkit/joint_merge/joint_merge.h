@@ -18,9 +18,9 @@ namespace shardkit {
 /// very one that a single process makes, which may also end what a killed joint merge has left, as
 /// may any other number of ranks.
 ///
-/// options' local_dir, hf_folder and base_model_dir may lie on disks of the ranks' hosts, each holding some
-/// of the files: what a rank needs and lacks, other ranks read and send (joint_file_system.h).
-/// Copies on several disks must be equal.
+/// options' local_dir, more_local_dirs, hf_folder and base_model_dir may lie on disks of the ranks'
+/// hosts, each holding some of the files: what a rank needs and lacks, other ranks read and send
+/// (joint_file_system.h). Copies on several disks must be equal.
 ///
 /// An error of one rank is the error of all, naming it, and nothing is published. The stage is then
 /// removed, but where a rank is gone: that leaves it for the next run, as a killed merge does.

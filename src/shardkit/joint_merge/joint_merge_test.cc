@@ -196,6 +196,39 @@ TEST_F(JointMergeTest, ARankWithoutTheFolderTakesPart) {
   EXPECT_TRUE(content_of(dir_ / "out") == alone);
 }
 
+TEST_F(JointMergeTest, FoldersThatOneHostAloneHoldsAreJoined) {
+  const Content alone = expected();
+  std::filesystem::create_directories(dir_ / "more");
+  for (const int rank : {2, 3}) {
+    const std::filesystem::path file = rank_file(rank);
+    std::filesystem::rename(file, std::filesystem::path(dir_ / "more") / file.filename());
+  }
+  std::vector<std::unique_ptr<PartialDisk>> disks;
+  for (const char* lacks : {"more", "ckpt"})
+    disks.push_back(std::make_unique<PartialDisk>(
+        posix_file_system(),
+        [this, lacks](const std::string& path) { return path.starts_with(dir_ / lacks); }));
+  const auto disk = [&disks](int rank) -> FileSystem& {
+    return *disks[static_cast<std::size_t>(rank)];
+  };
+  const auto more = [this](int, MergeOptions& options) {
+    options.more_local_dirs = {dir_ / "more"};
+  };
+  for (const Status& status : merge(2, disk, more)) ASSERT_THAT(status, IsOk());
+  const auto without_manifest = [](Content content) {
+    EXPECT_EQ(content.erase("shardkit_manifest.json"), 1u);  // it says where the files lay
+    return content;
+  };
+  EXPECT_TRUE(without_manifest(content_of(dir_ / "out")) == without_manifest(alone));
+  std::filesystem::remove_all(dir_ / "out");
+  expect_all_fail(merge(2, disk,
+                        [this](int rank, MergeOptions& options) {
+                          if (rank == 0) options.more_local_dirs = {dir_ / "more"};
+                        }),
+                  ErrorCode::kInvalidArgument,
+                  "ranks 0 and 1 differ in the checkpoint's other folders");
+}
+
 TEST_F(JointMergeTest, AFileThatNobodyHasIsNamedForAll) {
   std::filesystem::remove(rank_file(2));
   expect_all_fail(merge(2, whole_disk), ErrorCode::kIncomplete, "missing: 2");
