@@ -227,7 +227,8 @@ TEST_F(LoraTest, ATiedEmbeddingThatIsFoldedDiffersFromItsAlias) {
                    {"model.embed_tokens.lora_embedding_B.default", float_tensor({1, 1}, {1})},
                    {"lm_head.weight", weight}}));
   testing::write_file(dir_ / "ckpt/huggingface/config.json",
-                      R"({"model_type": "llama", "tie_word_embeddings": true})");
+                      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+                          "tie_word_embeddings": true})");
   options_.lora.alpha = 1;
   const auto report = merge();
   ASSERT_THAT(report, IsOk());
