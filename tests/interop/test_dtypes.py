@@ -63,7 +63,8 @@ def test_scales_of_eight_bit_weights_stay_as_stored(tmp_path):
     state = {"model.layers.0.q_proj.weight": weight,
              "model.layers.0.q_proj.weight_scale_inv": torch.rand(1, 1),
              "model.norm.weight": torch.randn(128)}
-    config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+    config = {"architectures": ["LlamaModel"],
+              "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
     tensors, report = merge(save(tmp_path / "in", state, config), tmp_path / "out")
     for name, stored in state.items():
         expected = stored.to(torch.bfloat16) if name == "model.norm.weight" else stored
