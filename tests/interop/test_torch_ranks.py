@@ -1,6 +1,7 @@
 """The harness waits for nobody forever, and leaves no process behind."""
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -10,6 +11,7 @@ import torch_ranks as harness
 def die(rank, size):
     if rank == 1:
         os._exit(1)
+    time.sleep(3)  # it is slow, not dead
 
 
 def test_a_rank_that_dies_is_named():
