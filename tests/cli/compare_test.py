@@ -70,6 +70,16 @@ class CompareTest(program.ProgramTest):
         self.assertIn("'more'", self.against(checkpoint=case, exit_code=REFUSED).stderr)
         self.assertIn("3 of 3", self.diff(rank, case / "formats" / "protocol5.pt").stdout)
 
+    def test_a_file_beside_an_index_is_what_transformers_loads(self):
+        self.merge(SAMPLE, "--max-shard-size", "20KB", "--dtype", "keep")
+        self.assertTrue((self.out / "model.safetensors.index.json").exists())
+        self.change("model.norm.weight", 7, 50.0)
+        write_safetensors(self.out / "model.safetensors", self.tensors)
+        done = self.against("--dtype", "keep", reference=self.out, exit_code=DIFFERENCES)
+        self.assertIn("26 of 27", done.stdout)
+        self.assertIn("model.safetensors and model.safetensors.index.json: the first was taken",
+                      done.stdout)
+
     def test_two_checkpoints_of_other_world_sizes(self):
         done = self.diff(SAMPLE, NEW / "hsdp_tp_fp32_w8")
         self.assertIn("27 of 27 tensors equal", done.stdout)

@@ -115,19 +115,29 @@ Result<ModelWeights> read_folder(FileSystem& fs, const std::string& folder) {
     return std::any_of(entries.begin(), entries.end(),
                        [name](const DirectoryEntry& entry) { return entry.name == name; });
   };
+  // As transformers: a file alone comes before an index.
+  const auto tell_index = [&](std::string_view file, std::string_view index,
+                              std::vector<std::string>& notes) {
+    if (has(file) && has(index))
+      notes.push_back(fmt::format("'{}' has {} and {}: the first was taken, as transformers does",
+                                  folder, file, index));
+  };
   ModelWeights weights;
   SHARDKIT_ASSIGN(weights.config, hf::read_config(fs, folder));
   weights.kind = "model folder (safetensors)";
-  if (has(safetensors::kIndexFileName) || has(safetensors::weight_file_name(0, 1))) {
+  const std::string one_file = safetensors::weight_file_name(0, 1);
+  if (has(one_file) || has(safetensors::kIndexFileName)) {
+    tell_index(one_file, safetensors::kIndexFileName, weights.notes);
     SHARDKIT_ASSIGN(weights.tensors, safetensors::read_model(fs, folder));
     return weights;
   }
-  if (has(kTorchIndex) || has(kTorchFile)) {
+  if (has(kTorchFile) || has(kTorchIndex)) {
     weights.kind = "model folder (pytorch_model.bin)";
+    tell_index(kTorchFile, kTorchIndex, weights.notes);
     SHARDKIT_ASSIGN(weights.tensors,
-                    has(kTorchIndex)
-                        ? read_torch_index(fs, folder, weights.notes)
-                        : read_torch_file(fs, join_path(folder, kTorchFile), weights.notes));
+                    has(kTorchFile)
+                        ? read_torch_file(fs, join_path(folder, kTorchFile), weights.notes)
+                        : read_torch_index(fs, folder, weights.notes));
     return weights;
   }
   std::vector<std::string> paths;
