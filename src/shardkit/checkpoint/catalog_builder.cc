@@ -32,22 +32,6 @@ struct Entry {
   std::vector<RankView> views;      // kPlain
 };
 
-/// Whether a tensor hides anywhere below. Readers bound the depth of the trees they build.
-bool holds_tensor(const Value& value) {
-  const auto any = [](const auto& items) {
-    return std::any_of(items.begin(), items.end(), holds_tensor);
-  };
-  if (is_tensor(value)) return true;
-  if (const auto* list = value.get_if<List>()) return any(list->items);
-  if (const auto* tuple = value.get_if<Tuple>()) return any(tuple->items);
-  if (const auto* set = value.get_if<Set>()) return any(set->items);
-  if (const auto* opaque = value.get_if<Opaque>()) return any(opaque->state);
-  if (const auto* dict = value.get_if<Dict>())
-    return std::any_of(dict->items.begin(), dict->items.end(),
-                       [](const auto& item) { return holds_tensor(item.second); });
-  return false;
-}
-
 /// `_extra_state` is what a module's get_extra_state() returns (torch/nn/modules/module.py): the
 /// module's own business, no weight.
 bool is_extra_state(std::string_view name) {

@@ -27,8 +27,10 @@ struct ModelWeights {
 /// Of a nested .pt the names are the keys joined by '.'; a root whose only tensors stand under one
 /// key ("state_dict", "model") is entered first, with a note.
 ///
-/// @error kNotFound   nothing there, or a file that an index lists is missing
-/// @error kIncomplete an index and its files disagree, or two files hold a tensor of one name
+/// @error kNotFound    nothing there, or a file that an index lists is missing
+/// @error kIncomplete  an index and its files disagree, two files hold a tensor of one name, or
+///                     there are no tensors
+/// @error kUnsupported tensors in an object of a .pt, which have no names
 /// @error as the readers. Reads headers and pickles only.
 Result<ModelWeights> read_weights(FileSystem& fs, const std::string& path);
 
