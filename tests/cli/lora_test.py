@@ -163,6 +163,30 @@ class LoraTest(program.ProgramTest):
                           STORED[PREFIX + name + ".lora_B.default.weight"], scale)
             self.assertEqual(bfloat16s(found[name + ".weight"][2]), want)
 
+    def test_the_adapters_files_may_lie_in_any_of_several_folders(self):
+        """Rank 0 wrote them, and its host's folder need not come first."""
+        config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "use_rslora": True}
+        for where, text in (("lora_adapter/adapter_config.json", config),
+                            ("lora_train_meta.json", META)):
+            hosts = [self.folder / "host0", self.folder / "host1"]
+            for rank, host in enumerate(hosts):
+                host.mkdir()
+                shutil.copy(CASE / ("model_world_size_2_rank_%d.pt" % rank), host)
+            shutil.copytree(CASE / "huggingface", hosts[0] / "huggingface")
+            path = hosts[0] / where
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(text))
+            models = []
+            for first, second in (hosts, hosts[::-1]):
+                done = self.run_program("merge", "--local_dir", first, "--local_dir", second,
+                                        "--target_dir", self.out, "--lora", "merge", "--overwrite",
+                                        exit_code=program.DONE)
+                self.assertIn("lora_alpha %d (%s)" % (text["lora_alpha"], path.name), done.stdout)
+                models.append(program.read_model(self.out))
+            self.assertEqual(models[0], models[1])
+            for host in hosts:
+                shutil.rmtree(host)
+
     def test_a_stage_of_another_choice_is_not_taken_up(self):
         """Folded weights have the same names and sizes, whatever alpha is."""
         case = self.with_meta()
