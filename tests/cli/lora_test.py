@@ -4,6 +4,7 @@ import math
 import shutil
 import struct
 import unittest
+import zipfile
 
 import program
 from program import FIXTURES, REFUSED, USAGE
@@ -195,6 +196,27 @@ class LoraTest(program.ProgramTest):
         self.assertEqual(json.loads(first.stdout)["weights"], json.loads(second.stdout)["weights"])
         self.merge(CASE, "--lora", "merge", "--overwrite")
         self.run_program("verify", self.out, "--local_dir", CASE, exit_code=0)
+
+    def test_diff_compares_the_adapters_of_both(self):
+        """The base model does not change while an adapter is trained."""
+        case = self.copy(CASE)
+        path = case / "model_world_size_2_rank_0.pt"
+        with zipfile.ZipFile(path) as source:
+            records = [(i.filename, source.read(i)) for i in source.infolist()]
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as target:
+            for name, data in records:
+                if name.endswith("/data/5"):  # layer 0, q_proj, lora_B
+                    data = b"\x80\x3f" + data[2:]
+                target.writestr(zipfile.ZipInfo(name), data)
+        done = self.run_program("diff", CASE, case, exit_code=program.DIFFERENCES)
+        self.assertIn("34 of 35 tensors equal", done.stdout)
+        self.assertIn("'%smodel.layers.0.self_attn.q_proj.lora_B.weight': 1 of" % PREFIX, done.stdout)
+        self.assertNotIn("without its adapter", done.stdout)
+        self.assertIn("35 of 35", self.run_program("diff", CASE, CASE, exit_code=0).stdout)
+        self.merge(CASE)
+        done = self.run_program("diff", case, self.out, exit_code=0)
+        self.assertIn("27 of 27", done.stdout)
+        self.assertIn("the base model is compared, without its adapter ('default': 4 modules", done.stdout)
 
     def test_options_without_an_adapter_are_refused(self):
         for flags in (["--lora", "merge"], ["--lora", "adapter-only"], ["--adapter", "actor"],
