@@ -11,6 +11,7 @@
 #include "shardkit/state/pair_walk_internal.h"
 #include "shardkit/tensor/memory_range.h"
 #include "shardkit/tensor/strided_copy.h"
+#include "shardkit/transfer/element_range.h"
 
 namespace shardkit::internal {
 namespace {
@@ -183,9 +184,8 @@ Result<Tensor> copy_of(const Tensor& tensor) {
 void copy_boxes(const Tensor& whole, std::span<const BoxPair> boxes, const Tensor& local) {
   const std::int64_t item = item_bytes(whole.dtype);
   const auto at = [item](const Tensor& tensor, const Dims& index) {
-    std::int64_t element = tensor.offset;
-    for (std::size_t d = 0; d < index.size(); ++d) element += index[d] * tensor.strides[d];
-    return tensor.storage->memory()->data + element * item;
+    return tensor.storage->memory()->data +
+           (tensor.offset + position_of(index, tensor.strides)) * item;
   };
   for (const BoxPair& box : boxes)
     strided_copy(item, box.global.shape, at(whole, box.global.offset), whole.strides,
