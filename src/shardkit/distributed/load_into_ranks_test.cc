@@ -196,6 +196,87 @@ TEST(LoadIntoRanks, ScatteredRowsAreReadOnce) {
   });
 }
 
+std::vector<float> widened(const Tensor& tensor) {
+  const std::string bytes = dense_bytes(tensor);
+  std::vector<float> values(static_cast<std::size_t>(tensor.numel()));
+  convert(tensor.dtype, std::as_bytes(std::span(bytes)), DType::kFloat32,
+          std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+/// W + scale * B A in fp32, by the rule of tensor/low_rank.h, rounded to W's dtype.
+Tensor folded(const Tensor& w, const Tensor& a, const Tensor& b, float scale) {
+  std::vector<float> sums = widened(w);
+  const std::vector<float> left = widened(b), right = widened(a);
+  const auto columns = static_cast<std::size_t>(a.shape[1]);
+  const auto rank = static_cast<std::size_t>(a.shape[0]);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    float sum = 0;
+    for (std::size_t k = 0; k < rank; ++k) {
+      const volatile float product =
+          left[i / columns * rank + k] * right[k * columns + i % columns];
+      sum += product;
+    }
+    const volatile float scaled = scale * sum;
+    sums[i] += scaled;
+  }
+  Tensor rounded = make_cpu_tensor(w.dtype, w.shape).value();
+  convert(DType::kFloat32, std::as_bytes(std::span(sums)), w.dtype,
+          {rounded.storage->memory()->data, static_cast<std::size_t>(rounded.bytes())});
+  return rounded;
+}
+
+// What take_lora_apart() makes of a checkpoint, with folds.
+TEST(LoadIntoRanks, AdaptersAreFoldedInToWhatARankKeeps) {
+  const std::string folder = fixture("torch-2.13.0/lora_bf16_w2");
+  const Dict stored = expected_tensors(folder);
+  Catalog catalog = open_fixture(folder);
+  std::map<std::string, Tensor> expected;
+  const std::string kBase = "base_layer.weight";
+  for (CatalogTensor& weight : catalog.tensors) {
+    if (!weight.name.ends_with(kBase)) continue;
+    const std::string module = weight.name.substr(0, weight.name.size() - kBase.size());
+    const std::string names[] = {module + "lora_A.default.weight",
+                                 module + "lora_B.default.weight"};
+    auto fold = std::make_shared<Fold>();
+    for (const CatalogTensor& part : catalog.tensors)
+      for (const std::size_t i : {0, 1})
+        if (part.name == names[i])
+          (i == 0 ? fold->a : fold->b) = std::make_shared<const CatalogTensor>(part);
+    fold->scale = 16.0 / 4;
+    weight.fold = fold;
+    expected[weight.name] =
+        folded(entry<Tensor>(stored, weight.name), entry<Tensor>(stored, names[0]),
+               entry<Tensor>(stored, names[1]), 4);
+  }
+  ASSERT_EQ(expected.size(), 4u);
+  for (const int size : {1, 2, 3, 8}) {
+    for (std::size_t choice = 0; choice < 6; ++choice) {
+      expect_all_ok(size, [&](ProcessGroup& group) -> Status {
+        Dict local;
+        for (const auto& [name, whole] : expected) {
+          const auto sharding = layout(choice, size, whole.shape);
+          local.items.emplace_back(
+              name, sharding ? Value(empty_dtensor(whole.dtype, sharding, group.rank(), true))
+                             : Value(meta_tensor(whole.dtype, whole.shape)));
+        }
+        SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
+        for (const auto& [key, value] : local.items) {
+          const Tensor& whole = expected.at(*key.get_if<std::string>());
+          const auto* dtensor = value.get_if<DTensor>();
+          EXPECT_EQ(dense_bytes(dtensor ? dtensor->local : *value.get_if<Tensor>()),
+                    dtensor ? part_bytes(whole, *dtensor->sharding,
+                                         *dtensor->sharding->mesh->coordinate_of(group.rank()))
+                            : dense_bytes(whole))
+              << *key.get_if<std::string>() << ", layout " << choice << " on " << size;
+        }
+        return {};
+      });
+      if (HasFailure()) return;
+    }
+  }
+}
+
 constexpr const char* kPlacements = "torch-2.13.0/placements_fp32_w4";
 
 TEST(LoadIntoRanks, PartsOfACheckpoint) {
