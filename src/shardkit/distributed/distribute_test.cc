@@ -230,6 +230,8 @@ TEST(Distribute, Refusals) {
   expect_refused(whole, DTensor{counting(3), on({1}, Shard{0}, {3})}, kInvalid, "found [3]");
   expect_refused(whole, DTensor{counting(4), on({1, 2}, Shard{0})}, kInvalid,
                  "a device mesh has rank 2, which is not in the process group");
+  expect_refused(whole, DTensor{counting(4), on({2, 3}, Shard{0})}, kInvalid,
+                 "a device mesh has rank 3, which is not in the process group");
   expect_refused(whole, DTensor{counting(4), nullptr}, kInvalid, "no sharding");
   expect_refused(whole, DTensor{counting(4), on({0, 1}, Partial{})}, ErrorCode::kUnsupported,
                  "not split into Partial addends: tensor 'w', found P(sum)");

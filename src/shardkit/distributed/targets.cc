@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shardkit/base/checked_math.h"
+#include "shardkit/distributed/mesh_groups.h"
 #include "shardkit/state/memory.h"
 #include "shardkit/state/pair_walk_internal.h"
 #include "shardkit/tensor/memory_range.h"
@@ -46,14 +47,8 @@ Result<Tensor> writable(const Tensor& tensor, bool& fresh) {
                          to_string(tensor.strides)));
 }
 
-Status check_mesh_placements(const Sharding& sharding, const ProcessGroup& group) {
+Status check_placements(const Sharding& sharding) {
   SHARDKIT_TRY(check_sharding(sharding));
-  const auto& ranks = sharding.mesh->ranks();
-  if (const auto highest = *std::max_element(ranks.begin(), ranks.end()); highest >= group.size())
-    return Error(ErrorCode::kInvalidArgument,
-                 fmt::format("a device mesh has rank {}, which is not in the process group",
-                             highest))
-        .expected(fmt::format("ranks below {}", group.size()));
   for (std::size_t d = 0; d < sharding.placements.size(); ++d)
     if (std::holds_alternative<Partial>(sharding.placements[d]) && sharding.mesh->shape()[d] > 1)
       return Error(ErrorCode::kUnsupported, "a whole tensor is not split into Partial addends")
@@ -73,8 +68,9 @@ Result<bool> make_target(const Value& entry, const TensorInfo& info, const Proce
   if (const auto* dtensor = entry.get_if<DTensor>()) {
     if (!dtensor->sharding || !dtensor->sharding->mesh)
       return Error(ErrorCode::kInvalidArgument, "a DTensor has no sharding or no mesh");
+    SHARDKIT_TRY(check_ranks(*dtensor->sharding->mesh, group));
     if (!dtensor->sharding->mesh->coordinate_of(group.rank())) return false;
-    SHARDKIT_TRY(check_mesh_placements(*dtensor->sharding, group));
+    SHARDKIT_TRY(check_placements(*dtensor->sharding));
     SHARDKIT_TRY(check_info(info, {dtensor->sharding->shape, dtensor->local.dtype}, dtypes));
     SHARDKIT_ASSIGN(Tensor local, writable(dtensor->local, target.fresh));
     target.value = DTensor{std::move(local), dtensor->sharding};
