@@ -2,6 +2,7 @@
 #include "shardkit/distributed/box_run_internal.h"
 
 #include "shardkit/base/checked_math.h"
+#include "shardkit/state/memory.h"
 #include "shardkit/transfer/element_range.h"
 
 namespace shardkit::internal {
@@ -13,6 +14,12 @@ std::optional<std::int64_t> run_of(const Dims& shape, const Box& box) {
     cut = cut || box.shape[d] != shape[d];
   }
   return position_of(box.offset, contiguous_strides(shape));
+}
+
+std::span<std::byte> bytes_of(const Tensor& contiguous) {
+  std::byte* const first = *first_element(contiguous);
+  if (!first) return {};
+  return {first, static_cast<std::size_t>(contiguous.bytes())};
 }
 
 }  // namespace shardkit::internal

@@ -19,11 +19,11 @@ namespace shardkit {
 namespace {
 
 using testing::dense_bytes;
-using testing::dict_of;
 using testing::empty_dtensor;
 using testing::entry;
 using testing::expect_all_fail;
 using testing::expect_all_ok;
+using testing::make_dict;
 using testing::make_sharding;
 using testing::meta_tensor;
 using testing::part_bytes;
@@ -288,9 +288,9 @@ TEST(LoadIntoRanks, PartsOfACheckpoint) {
     const std::string mine = first ? "vector" : "partial_sum";
     const auto sharding = make_sharding({1}, {group.rank()}, {Shard{0}},
                                         entry<Tensor>(expected, mine).shape);
-    Dict local = dict_of({{mine, empty_dtensor(DType::kFloat32, sharding, group.rank(), true)},
-                          {"step", std::int64_t{4}},
-                          {"replicate", None{}}});
+    Dict local = make_dict({{mine, empty_dtensor(DType::kFloat32, sharding, group.rank(), true)},
+                            {"step", std::int64_t{4}},
+                            {"replicate", None{}}});
     SHARDKIT_ASSIGN(const LoadIntoRanksReport report,
                     load_into_ranks(posix_file_system(), catalog, local, group));
     EXPECT_EQ(dense_bytes(entry<DTensor>(local, mine).local),
@@ -308,9 +308,9 @@ TEST(LoadIntoRanks, FloatsAreCastWhenAsked) {
   const Catalog catalog = open_fixture(fixture(kPlacements));
   const Dict expected = expected_tensors(fixture(kPlacements));
   const auto local_state = [] {
-    return dict_of({{"shard1", meta_tensor(DType::kBFloat16, {3, 7})},
-                    {"partial_sum", meta_tensor(DType::kBFloat16, {3, 3})},
-                    {"vector", meta_tensor(DType::kFloat64, {5})}});
+    return make_dict({{"shard1", meta_tensor(DType::kBFloat16, {3, 7})},
+                      {"partial_sum", meta_tensor(DType::kBFloat16, {3, 3})},
+                      {"vector", meta_tensor(DType::kFloat64, {5})}});
   };
   expect_all_ok(1, [&](ProcessGroup& group) -> Status {
     Dict local = local_state();
@@ -333,7 +333,7 @@ TEST(LoadIntoRanks, FloatsAreCastWhenAsked) {
   }, ErrorCode::kInvalidArgument,
                   "than the whole: tensor 'shard1', expected float32, found bfloat16");
   expect_all_fail(2, [&](ProcessGroup& group) -> Status {
-    Dict local = dict_of({{"plain_zero_dim", meta_tensor(DType::kFloat32, {})}});
+    Dict local = make_dict({{"plain_zero_dim", meta_tensor(DType::kFloat32, {})}});
     SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group,
                                  {.convert_floats = true}));
     return {};
@@ -343,7 +343,7 @@ TEST(LoadIntoRanks, FloatsAreCastWhenAsked) {
 TEST(LoadIntoRanks, NamesThatTheCheckpointLacks) {
   const Catalog catalog = open_fixture(fixture(kPlacements));
   expect_all_fail(3, [&](ProcessGroup& group) -> Status {
-    Dict local = dict_of({{"vector", meta_tensor(DType::kFloat32, {5})}});
+    Dict local = make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}});
     if (group.rank() == 1) {
       local.items.emplace_back(Value("no.weight"), meta_tensor(DType::kFloat32, {5}));
       local.items.emplace_back(Value("no.bias"), meta_tensor(DType::kFloat32, {5}));
@@ -358,8 +358,8 @@ TEST(LoadIntoRanks, ACheckpointThatIsNotWhole) {
   for (CatalogTensor& tensor : catalog.tensors)
     if (tensor.name == "shard1") tensor.pieces.pop_back();
   expect_all_fail(2, [&](ProcessGroup& group) -> Status {
-    Dict local = group.rank() == 0 ? dict_of({{"vector", meta_tensor(DType::kFloat32, {5})}})
-                                   : dict_of({{"shard1", meta_tensor(DType::kFloat32, {3, 7})}});
+    Dict local = group.rank() == 0 ? make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}})
+                                   : make_dict({{"shard1", meta_tensor(DType::kFloat32, {3, 7})}});
     SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
     return {};
   }, ErrorCode::kIncomplete, "tensor 'shard1'");
@@ -394,7 +394,7 @@ TEST(LoadIntoRanks, AFileThatCannotBeReadIsAnErrorOnAllRanks) {
                                    ? testing::Fault{testing::CallKind::kRead, 1}
                                    : testing::Fault{});
     const auto fs = make_posix_file_system(calls);
-    Dict local = dict_of({{"vector", meta_tensor(DType::kFloat32, {5})}});
+    Dict local = make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}});
     auto report = load_into_ranks(*fs, catalog, local, group);
     EXPECT_TRUE(entry<Tensor>(local, "vector").storage->is_meta());
     if (!report.ok()) return std::move(report).error();
@@ -406,7 +406,7 @@ TEST(LoadIntoRanks, ARankThatDoesNotComeIsAnErrorInTime) {
   const Catalog catalog = open_fixture(fixture(kPlacements));
   const auto statuses = run_ranks(3, [&](ProcessGroup& group) -> Status {
     if (group.rank() == 1) return {};
-    Dict local = dict_of({{"vector", meta_tensor(DType::kFloat32, {5})}});
+    Dict local = make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}});
     SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
     return {};
   }, {std::chrono::seconds(20)});

@@ -168,6 +168,11 @@ const Tensor* JointTargets::local_form(const std::string& name, int rank) const 
   return form ? local_tensors(*form).front() : nullptr;
 }
 
+Error not_whole(const Value& value) {
+  return Error(ErrorCode::kInvalidArgument, "the full state must hold whole tensors")
+      .found(kind_name(value));
+}
+
 Result<Tensor> copy_of(const Tensor& tensor) {
   SHARDKIT_ASSIGN(const std::byte* source, first_element(tensor));
   SHARDKIT_ASSIGN(Tensor copy, make_unfilled_cpu_tensor(tensor.dtype, tensor.shape));
@@ -179,13 +184,12 @@ Result<Tensor> copy_of(const Tensor& tensor) {
 
 void copy_boxes(const Tensor& whole, std::span<const BoxPair> boxes, const Tensor& local) {
   const std::int64_t item = item_bytes(whole.dtype);
-  const auto at = [item](const Tensor& tensor, const Dims& index) {
-    return tensor.storage->memory()->data +
-           (tensor.offset + position_of(index, tensor.strides)) * item;
-  };
+  const std::byte* const source = *first_element(whole);
+  std::byte* const target = *first_element(local);
   for (const BoxPair& box : boxes)
-    strided_copy(item, box.global.shape, at(whole, box.global.offset), whole.strides,
-                 at(local, box.local_offset), local.strides);
+    strided_copy(item, box.global.shape,
+                 source + position_of(box.global.offset, whole.strides) * item, whole.strides,
+                 target + position_of(box.local_offset, local.strides) * item, local.strides);
 }
 
 bool is_same_view(const Tensor& a, const Tensor& b) {

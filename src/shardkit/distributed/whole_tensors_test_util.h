@@ -114,10 +114,6 @@ inline DTensor empty_dtensor(DType dtype, const std::shared_ptr<const Sharding>&
   return {meta ? meta_tensor(dtype, shape) : make_cpu_tensor(dtype, shape).value(), sharding};
 }
 
-inline Dict dict_of(std::initializer_list<std::pair<std::string, Value>> items) {
-  return make_dict(items);
-}
-
 template <class T>
 const T& entry(const Dict& dict, const std::string& key) {
   const Value* value = find(dict, key);
