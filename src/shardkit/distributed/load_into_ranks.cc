@@ -34,12 +34,19 @@ struct Work {
   LoadIntoRanksReport report;
 };
 
+Status check_not_guessed(const CatalogTensor& tensor) {
+  if (!tensor.guessed) return {};
+  return Error(ErrorCode::kIncomplete,
+               "the checkpoint has plain tensors alone, which may be chunks or replicas; "
+               "open_checkpoint() with PlainTensors::kConcat or kReplicate decides")
+      .of_tensor(tensor.name);
+}
+
 Status check_readable(const CatalogTensor& tensor) {
-  if (tensor.guessed)
-    return Error(ErrorCode::kIncomplete,
-                 "the checkpoint has plain tensors alone, which may be chunks or replicas; "
-                 "open_checkpoint() with PlainTensors::kConcat or kReplicate decides")
-        .of_tensor(tensor.name);
+  SHARDKIT_TRY(check_not_guessed(tensor));
+  if (const Fold* fold = tensor.fold.get())
+    for (const CatalogTensor* part : {fold->a.get(), fold->b.get(), fold->magnitude.get()})
+      if (part) SHARDKIT_TRY(check_not_guessed(*part));
   SHARDKIT_TRY(prove_whole(tensor));
   if (!tensor.reduction) return {};
   auto wide = accumulator_dtype(*tensor.reduction, tensor.dtype);

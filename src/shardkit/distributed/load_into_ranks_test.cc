@@ -250,6 +250,22 @@ TEST(LoadIntoRanks, AdaptersAreFoldedInToWhatARankKeeps) {
                entry<Tensor>(stored, names[1]), 4);
   }
   ASSERT_EQ(expected.size(), 4u);
+  // Shards of an adapter alone are plain tensors, whatever the base is.
+  Catalog guessed = catalog;
+  for (CatalogTensor& weight : guessed.tensors) {
+    if (!weight.fold) continue;
+    auto fold = std::make_shared<Fold>(*weight.fold);
+    auto part = std::make_shared<CatalogTensor>(*fold->b);
+    part->guessed = true;
+    fold->b = part;
+    weight.fold = fold;
+  }
+  const auto& [first, first_whole] = *expected.begin();
+  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
+    Dict local = make_dict({{first, meta_tensor(first_whole.dtype, first_whole.shape)}});
+    SHARDKIT_TRY(load_into_ranks(posix_file_system(), guessed, local, group));
+    return {};
+  }, ErrorCode::kIncomplete, "chunks or replicas");
   for (const int size : {1, 2, 3, 8}) {
     for (std::size_t choice = 0; choice < 6; ++choice) {
       expect_all_ok(size, [&](ProcessGroup& group) -> Status {
