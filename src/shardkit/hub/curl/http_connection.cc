@@ -3,13 +3,13 @@
 
 #include <curl/curl.h>
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
 
+#include "shardkit/base/sigpipe_blocked_internal.h"
 #include "shardkit/base/version.h"
 #include "shardkit/hub/curl/loaded_library_internal.h"
 
@@ -56,35 +56,6 @@ const Result<Curl>& loaded_curl() {
   static const Result<Curl> curl = load_curl();
   return curl;
 }
-
-/// A write to a connection whose other end is gone is an error, not a signal, while it lives: with
-/// CURLOPT_NOSIGNAL libcurl leaves that to its user.
-class SigpipeBlocked {
- public:
-  SigpipeBlocked() {
-    sigset_t pending;
-    sigemptyset(&pending);
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    sigemptyset(&sigpipe_);
-    sigaddset(&sigpipe_, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
-  }
-  ~SigpipeBlocked() {
-    const timespec now{};
-    if (!was_pending_ && sigismember(&before_, SIGPIPE) == 0)
-      while (sigtimedwait(&sigpipe_, nullptr, &now) == SIGPIPE) {
-      }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  SigpipeBlocked(const SigpipeBlocked&) = delete;
-  SigpipeBlocked& operator=(const SigpipeBlocked&) = delete;
-
- private:
-  sigset_t sigpipe_;
-  sigset_t before_;
-  bool was_pending_;
-};
 
 /// What the callbacks of one request work on.
 struct Exchange {
