@@ -9,9 +9,9 @@
 #include <cstring>
 #include <optional>
 
+#include "shardkit/base/loaded_library_internal.h"
 #include "shardkit/base/sigpipe_blocked_internal.h"
 #include "shardkit/base/version.h"
-#include "shardkit/hub/curl/loaded_library_internal.h"
 
 namespace shardkit::hub {
 namespace {
@@ -34,19 +34,23 @@ struct Curl {
 };
 
 Result<Curl> load_curl() {
-  SHARDKIT_ASSIGN(const LoadedLibrary library,
-                  LoadedLibrary::open({"libcurl.so.4", "libcurl-gnutls.so.4"}));
+  const auto library = LoadedLibrary::open({"libcurl.so.4", "libcurl-gnutls.so.4"});
+  if (!library.ok())
+    return Error(ErrorCode::kUnsupported,
+                 fmt::format("uploads need libcurl.so.4, which is not on this machine "
+                             "(Debian: libcurl4): {}",
+                             library.error().what()));
   Curl curl;
-  SHARDKIT_TRY(library.find("curl_global_init", curl.global_init));
-  SHARDKIT_TRY(library.find("curl_easy_init", curl.easy_init));
-  SHARDKIT_TRY(library.find("curl_easy_setopt", curl.setopt));
-  SHARDKIT_TRY(library.find("curl_easy_perform", curl.perform));
-  SHARDKIT_TRY(library.find("curl_easy_getinfo", curl.getinfo));
-  SHARDKIT_TRY(library.find("curl_easy_reset", curl.reset));
-  SHARDKIT_TRY(library.find("curl_easy_cleanup", curl.cleanup));
-  SHARDKIT_TRY(library.find("curl_easy_strerror", curl.strerror));
-  SHARDKIT_TRY(library.find("curl_slist_append", curl.append));
-  SHARDKIT_TRY(library.find("curl_slist_free_all", curl.free_all));
+  SHARDKIT_TRY(library->find("curl_global_init", curl.global_init));
+  SHARDKIT_TRY(library->find("curl_easy_init", curl.easy_init));
+  SHARDKIT_TRY(library->find("curl_easy_setopt", curl.setopt));
+  SHARDKIT_TRY(library->find("curl_easy_perform", curl.perform));
+  SHARDKIT_TRY(library->find("curl_easy_getinfo", curl.getinfo));
+  SHARDKIT_TRY(library->find("curl_easy_reset", curl.reset));
+  SHARDKIT_TRY(library->find("curl_easy_cleanup", curl.cleanup));
+  SHARDKIT_TRY(library->find("curl_easy_strerror", curl.strerror));
+  SHARDKIT_TRY(library->find("curl_slist_append", curl.append));
+  SHARDKIT_TRY(library->find("curl_slist_free_all", curl.free_all));
   if (curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
     return Error(ErrorCode::kUnsupported, "libcurl.so.4 does not start");
   return curl;
