@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <filesystem>
 #include <map>
 #include <mutex>
 
@@ -10,6 +13,7 @@
 #include "shardkit/hub/folder_files.h"
 #include "shardkit/hub/scripted_server_test_util.h"
 #include "shardkit/hub/upload_journal.h"
+#include "shardkit/io/system_calls.h"
 #include "shardkit/json/parse.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/temp_dir.h"
@@ -91,8 +95,8 @@ class UploadFolder : public ::testing::Test {
     options_.retry.tries = 3;
   }
 
-  Result<UploadReport> upload() {
-    return upload_folder(posix_file_system(), dir_ / "model", options_,
+  Result<UploadReport> upload(FileSystem& fs = posix_file_system()) {
+    return upload_folder(fs, dir_ / "model", options_,
                          [this](const std::string& name) -> std::optional<std::string> {
                            if (name == "HF_ENDPOINT") return hub_.url();
                            if (name == "HF_TOKEN") return "hf_secret";
@@ -151,6 +155,50 @@ TEST_F(UploadFolder, StopsWhenItIsTold) {
   const std::atomic<bool> cancel = true;
   options_.cancel = &cancel;
   EXPECT_THAT(upload(), Fails(ErrorCode::kCancelled, "stopped"));
+}
+
+/// Changes a file when it is read for the first time, without changing its size.
+class ChangingCalls : public SystemCalls {
+ public:
+  explicit ChangingCalls(std::string path) : path_(std::move(path)) {}
+
+  int open(const char* path, int flags, mode_t mode) override {
+    const int fd = SystemCalls::open(path, flags, mode);
+    if (path == path_) watched_ = fd;
+    return fd;
+  }
+  ssize_t pread(int fd, void* data, std::size_t bytes, off_t offset) override {
+    // Not for the sample of 512 bytes that the Hub is told.
+    if (fd == watched_ && bytes > 512 && !is_changed_.exchange(true)) {
+      const ssize_t half = SystemCalls::pread(fd, data, bytes / 2, offset);
+      write_file(path_, std::string(std::filesystem::file_size(path_), 'n'));
+      return half;
+    }
+    return SystemCalls::pread(fd, data, bytes, offset);
+  }
+
+ private:
+  const std::string path_;
+  std::atomic<int> watched_ = -1;
+  std::atomic<bool> is_changed_ = false;
+};
+
+TEST_F(UploadFolder, AFileThatChangesWhileItIsReadIsNotKnownByThatDigest) {
+  const std::string path = dir_ / "model/a.bin";
+  const std::string weights(100'000, 'w');
+  write_file(path, weights);
+  const auto time = std::filesystem::last_write_time(path) - std::chrono::hours(1);
+  std::filesystem::last_write_time(path, time);
+  ChangingCalls calls(path);
+  const auto changing = make_posix_file_system(calls);
+  EXPECT_THAT(upload(*changing), Fails(ErrorCode::kIo, "changed while it was uploaded"));
+  EXPECT_EQ(hub_.objects.size(), 0u);
+  // As `cp -p` of what it was.
+  write_file(path, weights);
+  std::filesystem::last_write_time(path, time);
+  EXPECT_THAT(upload(), IsOk());
+  EXPECT_EQ(hub_.objects[sha256(weights)], weights);
+  EXPECT_NE(hub_.commit.find(sha256(weights)), std::string::npos) << hub_.commit;
 }
 
 TEST_F(UploadFolder, ChecksWithoutTheNetwork) {
