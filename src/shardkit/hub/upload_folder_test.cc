@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -201,6 +202,20 @@ TEST_F(UploadFolder, AFileThatChangesWhileItIsReadIsNotKnownByThatDigest) {
   EXPECT_NE(hub_.commit.find(sha256(weights)), std::string::npos) << hub_.commit;
 }
 
+TEST_F(UploadFolder, ARecordThatCannotBeRemovedIsAWarning) {
+  class ReadOnly : public SystemCalls {
+   public:
+    int unlink(const char*) override { return errno = EROFS, -1; }
+  };
+  write_file(dir_ / "model/config.json", "{}");
+  ReadOnly calls;
+  const auto fs = make_posix_file_system(calls);
+  const auto report = upload(*fs);
+  ASSERT_THAT(report, IsOk());
+  ASSERT_EQ(report->warnings.size(), 1u);
+  EXPECT_NE(report->warnings[0].find("the record of this upload stays"), std::string::npos);
+}
+
 TEST_F(UploadFolder, ChecksWithoutTheNetwork) {
   const auto with_token = [](const std::string& name) -> std::optional<std::string> {
     if (name == "HF_TOKEN") return "hf_secret";
@@ -258,6 +273,17 @@ TEST(UploadJournal, GivesBackWhatItWasToldUpToALineThatIsCut) {
     const auto journal = UploadJournal::open(fs, path, "one").value();
     EXPECT_TRUE(journal->sha256_of(file));
     EXPECT_FALSE(journal->sha256_of(changed));
+  }
+  {
+    // What others can look into, or may have written, is neither read nor used.
+    std::filesystem::permissions(dir / "cache/uploads", std::filesystem::perms(0755));
+    const auto journal = UploadJournal::open(fs, path, "one").value();
+    EXPECT_FALSE(journal->is_kept());
+    EXPECT_FALSE(journal->sha256_of(file));
+    journal->add_part("abc", 0, "\"etag\"");
+    EXPECT_THAT(journal->remove(), IsOk());
+    EXPECT_TRUE(std::filesystem::exists(path));
+    std::filesystem::permissions(dir / "cache/uploads", std::filesystem::perms(0700));
   }
   const auto other = UploadJournal::open(fs, path, "two").value();
   EXPECT_FALSE(other->sha256_of(file));
