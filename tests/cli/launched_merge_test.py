@@ -1,7 +1,6 @@
 """`merge --launched`: processes that a launcher has started share a merge."""
 import contextlib
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -15,17 +14,11 @@ from large_merge import BLOCKS, RECORD
 
 sys.path.insert(0, str(program.ROOT / "tests" / "launch"))
 import ports  # noqa: E402
+from launchers import (MPIRUN, clean_environment, has_mpirun, needs,  # noqa: E402
+                       needs_torchrun)
 
 LORA = program.FIXTURES / "torch-2.13.0" / "lora_bf16_w2"
 SECONDS = 60
-# What this test itself may have been started with.
-LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "SLURM_", "OMPI_", "PMI", "TORCHELASTIC_")
-
-
-def clean_environment(**variables):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
-    kept.update(variables)
-    return kept
 
 
 def content_of(folder):
@@ -150,12 +143,11 @@ class SmallTest(LaunchedTest):
         self.assertEqual(content_of(self.out), expected)
         self.assertEqual(done.stdout.count("merged 27 tensors"), 1)
 
-    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
+    @needs(has_mpirun(), "mpirun of Open MPI")
     def test_mpirun(self):
-        self.launch("mpirun", "-n", "3", "--oversubscribe", OMPI_ALLOW_RUN_AS_ROOT="1",
-                    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        self.launch("mpirun", "-n", "3", **MPIRUN)
 
-    @unittest.skipUnless(shutil.which("torchrun"), "no torchrun here")
+    @needs_torchrun
     def test_torchrun(self):
         self.launch("torchrun", "--standalone", "--nproc-per-node", "3", "--no-python")
 
