@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "shardkit/hf/ties.h"
 #include "shardkit/io/path.h"
 #include "shardkit/merge/lora_fold.h"
 
@@ -72,6 +73,29 @@ Result<Catalog> model_catalog(const MergeSource& source, const Names& names,
     if (place[pair.first] && place[pair.second])
       model.shared.push_back({*place[pair.first], *place[pair.second]});
   return model;
+}
+
+/// Of two tied tensors that are saved as one, an adapter changes one alone (peft 0.21 leaves the
+/// other as it was): then both are there, as they were trained.
+void untie_changed(const MergeSource& source, const Names& names, const LoraAdapter& adapter,
+                   LoraMode mode, Catalog& model) {
+  if (!source.config) return;
+  std::set<std::string> changed;
+  for (const std::size_t copy : adapter.copies) changed.insert(names[copy].model_name);
+  if (mode == LoraMode::kMerge)
+    for (const LoraModule& module : adapter.modules) changed.insert(module.name + ".weight");
+  std::vector<std::string> present;
+  for (const CatalogTensor& tensor : model.tensors) present.push_back(tensor.name);
+  for (const hf::TiedPair& tie : hf::ties_left_out(*source.config, present)) {
+    if (!changed.contains(tie.canonical) && !changed.contains(tie.alias)) continue;
+    const auto original =
+        std::find_if(names.begin(), names.end(), [&tie](const hf::LoraName& name) {
+          return name.model_name == tie.canonical && name.role != hf::LoraRole::kTrainedCopy;
+        });
+    if (original == names.end()) continue;
+    const auto held = static_cast<std::size_t>(original - names.begin());
+    model.tensors.push_back(renamed(source.catalog->tensors[held], tie.alias));
+  }
 }
 
 std::vector<CatalogTensor> adapter_tensors(const Catalog& held, const Names& names,
@@ -239,6 +263,7 @@ Result<LoraCatalog> take_lora_apart(FileSystem& fs, const MergeSource& source,
     if (mode != choice.mode)
       result.notes.emplace_back(
           "the shards hold LoRA tensors alone: only lora_adapter/ is written");
+    untie_changed(source, names, *adapter, mode, model);
     result.summary = summarize(*adapter, model, mode);
     tell(*adapter, *result.summary, result);
     if (mode == LoraMode::kMerge) SHARDKIT_TRY(fold_all(source, *adapter, model));

@@ -41,6 +41,14 @@ class LoraTest : public ::testing::Test {
     std::filesystem::remove(dir_ / "ckpt/model_world_size_1_rank_0.pt");
     testing::write_ranks(dir_ / "ckpt", {rank});
   }
+  /// A folder of --base_model_dir.
+  void write_base(const Value& tensors, const std::string& config) {
+    options_.base_model_dir = dir_ / "base";
+    testing::write_file(dir_ / "base/config.json", config);
+    const auto file = posix_file_system().create(dir_ / "base/pytorch_model.bin").value();
+    write_pt(*file, tensors, {}).value();
+    file->close().value();
+  }
   void write_adapter_config(const std::string& text) {
     testing::write_file(dir_ / "ckpt/lora_adapter/adapter_config.json", text);
   }
@@ -236,6 +244,28 @@ TEST_F(LoraTest, ATiedEmbeddingThatIsFoldedDiffersFromItsAlias) {
   EXPECT_EQ(merged<float>("lm_head.weight"), (std::vector<float>{1, 2}));
   ASSERT_EQ(report->warnings.size(), 1u);
   EXPECT_NE(report->warnings[0].find("but they differ: both are kept"), std::string::npos);
+}
+
+/// transformers saves one tensor of the two; peft's forward leaves lm_head as it was.
+TEST_F(LoraTest, ATiedHeadThatABaseModelLeavesOutStaysTheOriginal) {
+  write_base(make_dict({{"model.embed_tokens.weight", float_tensor({2, 1}, {1, 2})}}),
+             R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+                 "tie_word_embeddings": true})");
+  options_.existing = ExistingTarget::kReplace;
+  options_.lora.alpha = 1;
+  write(make_dict({{"model.embed_tokens.lora_embedding_A.default", float_tensor({1, 2}, {1, 1})},
+                   {"model.embed_tokens.lora_embedding_B.default", float_tensor({1, 1}, {1})}}));
+  const auto report = merge();
+  ASSERT_THAT(report, IsOk());
+  EXPECT_EQ(merged<float>("model.embed_tokens.weight"), (std::vector<float>{2, 3}));
+  EXPECT_EQ(merged<float>("lm_head.weight"), (std::vector<float>{1, 2}));
+  ASSERT_EQ(report->warnings.size(), 1u);
+  EXPECT_NE(report->warnings[0].find("but they differ: both are kept"), std::string::npos);
+  write(make_dict({{"lm_head.lora_A.default.weight", float_tensor({1, 1}, {1})},
+                   {"lm_head.lora_B.default.weight", float_tensor({2, 1}, {1, 1})}}));
+  ASSERT_THAT(merge(), IsOk());
+  EXPECT_EQ(merged<float>("model.embed_tokens.weight"), (std::vector<float>{1, 2}));
+  EXPECT_EQ(merged<float>("lm_head.weight"), (std::vector<float>{2, 3}));
 }
 
 struct Refusal {
