@@ -1,6 +1,7 @@
 // Tests of adapters: taken apart, folded in (bits by hand), and what is refused.
 #include "shardkit/merge/lora_catalog.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -266,6 +267,47 @@ TEST_F(LoraTest, ATiedHeadThatABaseModelLeavesOutStaysTheOriginal) {
   ASSERT_THAT(merge(), IsOk());
   EXPECT_EQ(merged<float>("model.embed_tokens.weight"), (std::vector<float>{1, 2}));
   EXPECT_EQ(merged<float>("lm_head.weight"), (std::vector<float>{2, 3}));
+}
+
+TEST_F(LoraTest, BiasesTrainedWithTheAdapterStandBesideIt) {
+  const std::string bias = std::string(kQ) + "base_layer.bias";
+  const std::string other = "base_model.model.n.bias";
+  Value root = small();
+  root.get_if<Dict>()->items.emplace_back(Value(bias), float_tensor({3}, {7, 8, 9}));
+  root.get_if<Dict>()->items.emplace_back(Value(other), float_tensor({1}, {5}));
+  write(root);
+  options_.lora.mode = LoraMode::kAdapterOnly;
+  const auto biases = [&](const std::string& which) {
+    write_adapter_config(R"({"r": 1, "lora_alpha": 1, "bias": ")" + which + "\"}");
+    const LoraCatalog apart = take_apart().value();
+    std::vector<std::string> names;
+    for (const CatalogTensor& tensor : apart.adapter)
+      if (tensor.name.ends_with(".bias")) names.push_back(tensor.name);
+    return names;
+  };
+  EXPECT_EQ(biases("none"), std::vector<std::string>{});
+  EXPECT_EQ(biases("lora_only"), std::vector<std::string>{bias});
+  EXPECT_EQ(biases("all"), (std::vector<std::string>{bias, other}));
+  ASSERT_THAT(merge(), IsOk());
+  EXPECT_EQ(merged<float>(bias, "lora_adapter/adapter_model.safetensors"),
+            (std::vector<float>{7, 8, 9}));
+}
+
+TEST_F(LoraTest, TrainedBiasesThatTheShardsLackAreNotTheBaseModels) {
+  write(make_dict({q("lora_A.default.weight", float_tensor({1, 2}, {1, 3})),
+                   q("lora_B.default.weight", float_tensor({3, 1}, {1, 2, 3}))}));
+  write_adapter_config(R"({"r": 1, "lora_alpha": 1, "bias": "lora_only"})");
+  write_base(make_dict({{"m.q.weight", float_tensor({3, 2}, {1, 2, 3, 4, 5, 6})},
+                        {"m.q.bias", float_tensor({3}, {0, 0, 0})}}),
+             "{}");
+  EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete,
+                             "biases were trained with the adapter, and the checkpoint does not "
+                             "hold them: tensor 'm.q.bias'"));
+  options_.lora.mode = LoraMode::kAdapter;
+  const auto report = merge();
+  ASSERT_THAT(report, IsOk());
+  EXPECT_THAT(report->warnings,
+              ::testing::Contains(::testing::HasSubstr("lora_adapter/ lacks them")));
 }
 
 struct Refusal {
