@@ -41,12 +41,15 @@ class SmallHub {
   std::string url() const { return server_.url(); }
   std::vector<ScriptedServer::Request> requests() const { return server_.requests(); }
 
+  std::map<std::string, std::string> answers;  // instead, by a part of the request's line
   std::map<std::string, std::string> objects;  // by SHA-256
   std::string commit;                          // its lines
 
  private:
   std::string serve(const ScriptedServer::Request& request) {
     const auto has = [&](const char* text) { return request.line.find(text) != std::string::npos; };
+    for (const auto& [part, answer] : answers)
+      if (has(part.c_str())) return answer;
     if (has("PUT /object/")) {
       objects[sha256(request.body)] = request.body;
       return ScriptedServer::answer("200 OK", "");
@@ -149,6 +152,26 @@ TEST_F(UploadFolder, RefusesOptionsBeforeAnythingIsSent) {
   options_.connections = 0;
   EXPECT_THAT(upload(), Fails(ErrorCode::kInvalidArgument, "connections"));
   EXPECT_EQ(hub_.requests().size(), 0u);
+}
+
+TEST_F(UploadFolder, WhatAHubRepeatsOfTheTokenIsNotShown) {
+  write_file(dir_ / "model/a.bin", "a");
+  const auto answer = [this](const std::string& to, const std::string& body) {
+    hub_.answers = {{to, ScriptedServer::answer("200 OK", body)}};
+  };
+  answer("/preupload/", R"({"files": "hf_secret)");
+  EXPECT_THAT(upload(), Fails(ErrorCode::kIo, "not valid JSON"));
+  EXPECT_THAT(upload(), Fails(ErrorCode::kIo, R"(last read: '"***')"));
+  answer("/batch", R"({"transfer": "\u001b[31m hf_secret"})");
+  EXPECT_THAT(upload(), Fails(ErrorCode::kIo, "basic or multipart, found  [31m ***"));
+  hub_.answers = {{"/api/", ScriptedServer::answer("307 There", "", "Location: /hf_secret\r\n")},
+                  {" /hf_secret", ScriptedServer::answer("500 Oh", "")}};
+  EXPECT_THAT(upload(), Fails(ErrorCode::kIo, "3 tries to POST " + hub_.url() + "/***"));
+  answer("/commit/", R"({"commitOid": "hf_secret", "commitUrl": "http://h/?t=hf_secret"})");
+  const auto report = upload();
+  ASSERT_THAT(report, IsOk());
+  EXPECT_EQ(report->commits.at(0).oid, "***");
+  EXPECT_EQ(report->commits.at(0).url, "http://h/?t=***");
 }
 
 TEST_F(UploadFolder, StopsWhenItIsTold) {
