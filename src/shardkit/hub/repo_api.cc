@@ -99,7 +99,7 @@ Result<LfsActions> parse_actions(const json::Value& answer, const LfsObject& obj
     return actions;
   }
   const std::string* address = string_member(*upload, "href");
-  if (!address) return unexpected(kWhat, "no address");
+  if (!address || address->empty()) return unexpected(kWhat, "no address");
   const json::Value* header = upload->find("header");
   if (header && !header->is_null() && !header->get_if<json::Object>())
     return unexpected(kWhat, "headers that are none");
@@ -113,7 +113,7 @@ Result<LfsActions> parse_actions(const json::Value& answer, const LfsObject& obj
   }
   if (const json::Value* verify = all->find("verify"); verify && !verify->is_null()) {
     const std::string* where = string_member(*verify, "href");
-    if (!where) return unexpected(kWhat, "no address to verify at");
+    if (!where || where->empty()) return unexpected(kWhat, "no address to verify at");
     actions.verification = *where;
   }
   return actions;

@@ -174,6 +174,21 @@ TEST_F(UploadFolder, WhatAHubRepeatsOfTheTokenIsNotShown) {
   EXPECT_EQ(report->commits.at(0).url, "http://h/?t=***");
 }
 
+/// Parts that nobody is told of would be no object.
+TEST_F(UploadFolder, AnAddressThatIsEmptyIsNone) {
+  write_file(dir_ / "model/a.bin", "a");
+  const auto answer = [this](const std::string& actions) {
+    hub_.answers = {{"/batch", ScriptedServer::answer("200 OK", R"({"objects": [{"oid": ")" +
+                                                                    sha256("a") +
+                                                                    R"(", "actions": )" +
+                                                                    actions + "}]}")}};
+  };
+  answer(R"({"upload": {"href": "", "header": {"chunk_size": 1, "1": "http://s/1"}}})");
+  EXPECT_THAT(upload(), Fails(ErrorCode::kIo, "no address"));
+  answer(R"({"upload": {"href": "http://s/1"}, "verify": {"href": ""}})");
+  EXPECT_THAT(upload(), Fails(ErrorCode::kIo, "no address to verify at"));
+}
+
 TEST_F(UploadFolder, StopsWhenItIsTold) {
   write_file(dir_ / "model/config.json", "{}");
   const std::atomic<bool> cancel = true;
