@@ -80,9 +80,7 @@ struct SourceFile {
   std::string path;
   std::uint64_t bytes = 0;
   std::int64_t modified_ns = 0;
-  /// Of its zip directory: names the content cheaply. 0: nothing does, it is no zip file or one
-  /// without CRCs.
-  std::uint32_t directory_crc = 0;
+  std::uint32_t directory_crc = 0;  ///< of its zip directory: names the content cheaply
 };
 
 /// The join of all ranks' state dicts, in the order of the lowest rank's file.

@@ -10,7 +10,6 @@
 #include "shardkit/base/checked_math.h"
 #include "shardkit/checkpoint/rank_order.h"
 #include "shardkit/checkpoint/read_alike.h"
-#include "shardkit/transfer/element_range.h"
 
 namespace shardkit::internal {
 namespace {
@@ -43,7 +42,9 @@ Result<std::shared_ptr<const DeviceMesh>> as_held(const Sharding& sharding, Rank
   const Dims strides = contiguous_strides(mesh.shape());
   std::vector<std::int64_t> ranks(mesh.ranks().size(), -1);
   for (const std::int64_t rank : mesh.ranks()) {
-    const std::int64_t cell = position_of(shard_coordinate(sharding, rank, order), strides);
+    const Dims coordinate = shard_coordinate(sharding, rank, order);
+    std::int64_t cell = 0;
+    for (std::size_t d = 0; d < strides.size(); ++d) cell += coordinate[d] * strides[d];
     std::int64_t& taken = ranks[static_cast<std::size_t>(cell)];
     if (taken >= 0)
       return Error(ErrorCode::kIncomplete,
