@@ -11,8 +11,7 @@
 
 #include "cli/json_text.h"
 #include "cli/progress_line.h"
-#include "cli/signals.h"
-#include "shardkit/base/size_text.h"
+#include "cli/reading_options.h"
 #include "shardkit/json/value.h"
 #include "shardkit/json/write.h"
 #include "shardkit/merge/comparable.h"
@@ -21,20 +20,16 @@ namespace shardkit::cli {
 namespace {
 
 struct Arguments {
-  std::string backend = "fsdp";
   std::vector<std::string> first;  // several: folders of one checkpoint
   std::string second;
   std::string hf_model_config_path;
   std::string dtype;
   double atol = 0;
   double rtol = 0;
-  std::string memory_budget = "256MiB";
-  std::string replicas = "compare";
-  std::string plain_tensors = "auto";
-  int threads = 0;
+  ReadingArguments reading;
+  VerlArguments verl;
   bool quiet = false;
   bool json = false;
-  bool no_effect = false;
 };
 
 /// What the two sides are called in a report.
@@ -50,18 +45,13 @@ struct Outcome {
 };
 
 Result<ComparisonOptions> to_options(const Arguments& arguments) {
-  if (arguments.backend != "fsdp")
-    return Error(ErrorCode::kUnsupported, "only the fsdp backend is supported")
-        .found(arguments.backend);
+  SHARDKIT_TRY(check_backend(arguments.verl));
   if (!std::isfinite(arguments.atol) || !std::isfinite(arguments.rtol))
     return Error(ErrorCode::kInvalidArgument, "--atol and --rtol must be finite numbers");
   ComparisonOptions options;
   options.tolerance = Tolerance{arguments.atol, arguments.rtol};
-  options.replicas =
-      arguments.replicas == "first" ? ReplicaPolicy::kFirst : ReplicaPolicy::kCompare;
-  SHARDKIT_ASSIGN(options.transfer.memory_budget, parse_size(arguments.memory_budget));
-  options.transfer.threads = arguments.threads;
-  options.transfer.cancel = &stop_requested();
+  options.replicas = replica_policy(arguments.reading);
+  SHARDKIT_ASSIGN(options.transfer, transfer_options(arguments.reading));
   return options;
 }
 
@@ -70,9 +60,7 @@ Result<Outcome> compare_both(const Arguments& arguments, ProgressLine& progress)
   SHARDKIT_ASSIGN(const hf::DTypeChoice dtype, hf::parse_dtype_choice(arguments.dtype));
   if (!arguments.quiet)
     options.transfer.on_progress = [&progress](const Progress& now) { progress.update(now); };
-  const PlainTensors plain = arguments.plain_tensors == "replicate" ? PlainTensors::kReplicate
-                             : arguments.plain_tensors == "concat"  ? PlainTensors::kConcat
-                                                                    : PlainTensors::kAuto;
+  const PlainTensors plain = plain_tensors(arguments.reading);
   FileSystem& fs = posix_file_system();
   SHARDKIT_ASSIGN(Comparable first, open_comparable(fs, arguments.first,
                                                     arguments.hf_model_config_path, plain));
@@ -206,18 +194,7 @@ void add_shared_options(CLI::App& command, Arguments& arguments) {
   command.add_option("--rtol", arguments.rtol, "See --atol")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command.add_option("--threads", arguments.threads, "Threads; 0: as many as cores")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command.add_option("--memory-budget", arguments.memory_budget, "Memory for buffers")
-      ->capture_default_str();
-  command.add_option("--replicas", arguments.replicas,
-                     "compare: copies on other ranks must be equal; first: take the lowest rank's")
-      ->check(CLI::IsMember({"compare", "first"}))
-      ->capture_default_str();
-  command.add_option("--plain-tensors", arguments.plain_tensors, "As for merge")
-      ->check(CLI::IsMember({"auto", "replicate", "concat"}))
-      ->capture_default_str();
+  add_reading_options(command, arguments.reading);
   command.add_flag("--quiet", arguments.quiet, "No progress and no report");
   command.add_flag("--json", arguments.json, "Print the result as one JSON object");
 }
@@ -230,9 +207,7 @@ void add_test_command(CLI::App& app, Streams& streams, int& result) {
   arguments->atol = arguments->rtol = 1e-6;
   CLI::App* command = app.add_subcommand(
       "test", "Compare what a merge of a checkpoint would write with a reference model");
-  command->add_option("--backend", arguments->backend, "Training backend: fsdp")
-      ->check(CLI::IsMember({"fsdp", "megatron"}))
-      ->capture_default_str();
+  add_backend_option(*command, arguments->verl);
   command->add_option("--local-dir", arguments->first,
                       "Checkpoint: a run, a step, a role (actor) or the folder of the shards; "
                       "several times where hosts kept their own files")
@@ -243,10 +218,7 @@ void add_test_command(CLI::App& app, Streams& streams, int& result) {
   command->add_option("--hf-model-config-path", arguments->hf_model_config_path,
                       "Folder with config.json; default: huggingface/ beside the shards");
   add_shared_options(*command, *arguments);
-  for (const char* flag : {"--trust-remote-code", "--tie-word-embedding", "--is-value-model",
-                           "--use-cpu-initialization"})
-    command->add_flag(flag, arguments->no_effect,
-                      "Taken for verl's scripts; needs no effect here");
+  add_verl_flags(*command, arguments->verl);
   command->callback([arguments, &streams, &result] {
     result = run_comparison(*arguments, {"the checkpoint", "the reference"}, streams);
   });

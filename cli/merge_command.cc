@@ -11,7 +11,7 @@
 
 #include "cli/json_text.h"
 #include "cli/progress_line.h"
-#include "cli/signals.h"
+#include "cli/reading_options.h"
 #include "cli/upload_command.h"
 #include "shardkit/base/size_text.h"
 #include "shardkit/collective/agreement.h"
@@ -26,7 +26,6 @@ namespace shardkit::cli {
 namespace {
 
 struct Arguments {
-  std::string backend = "fsdp";
   std::vector<std::string> local_dirs;
   std::string target_dir = "tmp";
   std::string hf_model_config_path;
@@ -34,13 +33,11 @@ struct Arguments {
   std::string dtype = "bfloat16";
   std::vector<std::string> keep_dtype;
   std::string max_shard_size = "5GB";
-  std::string memory_budget = "256MiB";
-  std::string replicas = "compare";
-  std::string plain_tensors = "auto";
+  ReadingArguments reading;
+  VerlArguments verl;
   std::string lora = "adapter";
   std::string adapter;
   std::optional<double> lora_alpha;
-  int threads = 0;
   bool overwrite = false;
   bool strict_names = false;
   bool keep_tied = false;
@@ -49,15 +46,12 @@ struct Arguments {
   bool launched = false;
   bool quiet = false;
   bool json = false;
-  bool no_effect = false;
   bool uploads = false;
   UploadArguments upload;
 };
 
 Result<MergeOptions> to_options(const Arguments& arguments) {
-  if (arguments.backend != "fsdp")
-    return Error(ErrorCode::kUnsupported, "only the fsdp backend is supported")
-        .found(arguments.backend);
+  SHARDKIT_TRY(check_backend(arguments.verl));
   MergeOptions options;
   options.local_dir = arguments.local_dirs.front();
   options.more_local_dirs.assign(arguments.local_dirs.begin() + 1, arguments.local_dirs.end());
@@ -74,14 +68,9 @@ Result<MergeOptions> to_options(const Arguments& arguments) {
     return Error(ErrorCode::kInvalidArgument, "--target-dir is empty");
   if (options.max_shard_bytes == 0)
     return Error(ErrorCode::kInvalidArgument, "--max-shard-size must be at least one byte");
-  SHARDKIT_ASSIGN(options.transfer.memory_budget, parse_size(arguments.memory_budget));
-  options.transfer.threads = arguments.threads;
-  options.transfer.cancel = &stop_requested();
-  options.replicas =
-      arguments.replicas == "first" ? ReplicaPolicy::kFirst : ReplicaPolicy::kCompare;
-  options.plain = arguments.plain_tensors == "replicate" ? PlainTensors::kReplicate
-                  : arguments.plain_tensors == "concat"  ? PlainTensors::kConcat
-                                                         : PlainTensors::kAuto;
+  SHARDKIT_ASSIGN(options.transfer, transfer_options(arguments.reading));
+  options.replicas = replica_policy(arguments.reading);
+  options.plain = plain_tensors(arguments.reading);
   options.existing = arguments.overwrite ? ExistingTarget::kReplace : ExistingTarget::kRefuse;
   options.keep_tied = arguments.keep_tied;
   options.lora.mode = arguments.lora == "merge"          ? LoraMode::kMerge
@@ -248,9 +237,7 @@ void add_merge_command(CLI::App& app, Streams& streams, int& result) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       app.add_subcommand("merge", "Merge an FSDP checkpoint into a Hugging Face model folder");
-  command->add_option("--backend", arguments->backend, "Training backend: fsdp")
-      ->check(CLI::IsMember({"fsdp", "megatron"}))
-      ->capture_default_str();
+  add_backend_option(*command, arguments->verl);
   command->add_option("--local-dir", arguments->local_dirs,
                       "Checkpoint: a run, a step, a role (actor) or the folder of the shards; "
                       "several times where hosts kept their own files")
@@ -275,21 +262,7 @@ void add_merge_command(CLI::App& app, Streams& streams, int& result) {
   command->add_option("--max-shard-size", arguments->max_shard_size,
                       "Largest weight file; GB is 1e9 bytes, GiB is 2^30")
       ->capture_default_str();
-  command->add_option("--threads", arguments->threads, "Threads; 0: as many as cores")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command->add_option("--memory-budget", arguments->memory_budget, "Memory for buffers")
-      ->capture_default_str();
-  command->add_option("--replicas", arguments->replicas,
-                      "compare: copies on other ranks must be equal; first: take the lowest "
-                      "rank's")
-      ->check(CLI::IsMember({"compare", "first"}))
-      ->capture_default_str();
-  command->add_option("--plain-tensors", arguments->plain_tensors,
-                      "What tensors without placements are: replicate, concat, or auto (copies "
-                      "beside sharded tensors, else chunks of dimension 0)")
-      ->check(CLI::IsMember({"auto", "replicate", "concat"}))
-      ->capture_default_str();
+  add_reading_options(*command, arguments->reading);
   command->add_option("--lora", arguments->lora,
                       "Of a checkpoint with a LoRA adapter: adapter (the base model, and the "
                       "adapter in lora_adapter/), merge (fold it in) or adapter-only")
@@ -317,10 +290,7 @@ void add_merge_command(CLI::App& app, Streams& streams, int& result) {
     option->needs(upload_path);
   command->add_flag("--quiet", arguments->quiet, "No progress and no summary");
   command->add_flag("--json", arguments->json, "Print the result as one JSON object");
-  for (const char* flag : {"--trust-remote-code", "--tie-word-embedding", "--is-value-model",
-                           "--use-cpu-initialization"})
-    command->add_flag(flag, arguments->no_effect,
-                      "Taken for verl's scripts; needs no effect here");
+  add_verl_flags(*command, arguments->verl);
   command->callback([arguments, upload_path, &streams, &result] {
     arguments->uploads = upload_path->count() > 0;
     result = merge(*arguments, streams);

@@ -8,6 +8,7 @@
 
 #include "cli/json_text.h"
 #include "cli/progress_line.h"
+#include "cli/reading_options.h"
 #include "cli/signals.h"
 #include "shardkit/base/size_text.h"
 #include "shardkit/json/value.h"
@@ -92,9 +93,7 @@ void add_verify_command(CLI::App& app, Streams& streams, int& result) {
                       "Checkpoint: compare every weight with the shards, too; may come several times");
   command->add_option("--base-model-dir", arguments->base_model_dir,
                       "As the merge of a LoRA adapter alone had it");
-  command->add_option("--threads", arguments->threads, "Threads; 0: as many as cores")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
+  add_threads_option(*command, arguments->threads);
   command->add_flag("--quiet", arguments->quiet, "No progress and no summary");
   command->add_flag("--json", arguments->json, "Print the result as one JSON object");
   command->callback([arguments, &streams, &result] { result = verify(*arguments, streams); });

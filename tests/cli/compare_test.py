@@ -1,10 +1,12 @@
 """`test` and `diff`: checkpoints, model folders and files against each other."""
+import argparse
 import json
 import shutil
 import struct
 import unittest
 
 import program
+import torch_file
 from program import DIFFERENCES, DONE, FIXTURES, REFUSED, SAMPLE, USAGE, write_safetensors
 
 NEW = FIXTURES / "torch-2.13.0"
@@ -69,6 +71,46 @@ class CompareTest(program.ProgramTest):
         index.write_text(json.dumps({"weight_map": {"more": "part.bin"}}))
         self.assertIn("'more'", self.against(checkpoint=case, exit_code=REFUSED).stderr)
         self.assertIn("3 of 3", self.diff(rank, case / "formats" / "protocol5.pt").stdout)
+
+    def torch_file(self, name, shapes, *values):
+        path = self.folder / name
+        torch_file.write(path, shapes, [struct.pack("<%df" % len(each), *each) for each in values])
+        return path
+
+    def test_a_training_checkpoint_in_one_file(self):
+        model = {"w": (2,), "b": (1,)}
+        both = {"epoch": {}, "model": model, "optimizer": {"state": {"w": {"exp_avg": (2,)}}}}
+        first = self.torch_file("1.pt", both, (1, 2), (3,), (4, 5))
+        second = self.torch_file("2.pt", both, (1, 2), (3,), (4, 6))
+        done = self.diff(first, second, exit_code=DIFFERENCES)
+        self.assertIn("2 of 3 tensors equal", done.stdout)
+        self.assertIn("'optimizer.state.w.exp_avg': 1 of 2", done.stdout)
+        alone = self.torch_file("3.pt", {"epoch": {}, "model": model}, (1, 2), (3,))
+        flat = self.torch_file("4.pt", model, (1, 2), (3,))
+        done = self.diff(alone, flat)
+        self.assertIn("2 of 2 tensors equal", done.stdout)
+        self.assertIn("the tensors under 'model'", done.stdout)
+
+    def test_tensors_that_have_no_names(self):
+        hidden = self.torch_file("hidden.pt", {"w": (1,), "state": argparse.Namespace(ema=(1,))},
+                                 (1,), (2,))
+        done = self.diff(hidden, hidden, exit_code=REFUSED)
+        self.assertIn("tensors inside an object", done.stderr)
+        self.assertIn("'state'", done.stderr)
+
+    def test_nothing_does_not_equal_nothing(self):
+        empty = self.torch_file("empty.pt", {"epoch": {}})
+        self.assertIn("no tensors", self.diff(empty, empty, exit_code=REFUSED).stderr)
+
+    def test_a_file_beside_an_index_is_what_transformers_loads(self):
+        self.merge(SAMPLE, "--max-shard-size", "20KB", "--dtype", "keep")
+        self.assertTrue((self.out / "model.safetensors.index.json").exists())
+        self.change("model.norm.weight", 7, 50.0)
+        write_safetensors(self.out / "model.safetensors", self.tensors)
+        done = self.against("--dtype", "keep", reference=self.out, exit_code=DIFFERENCES)
+        self.assertIn("26 of 27", done.stdout)
+        self.assertIn("model.safetensors and model.safetensors.index.json: the first was taken",
+                      done.stdout)
 
     def test_two_checkpoints_of_other_world_sizes(self):
         done = self.diff(SAMPLE, NEW / "hsdp_tp_fp32_w8")

@@ -1,38 +1,24 @@
 """`merge --launched`: processes that a launcher has started share a merge."""
 import contextlib
 import json
-import os
-import pathlib
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
+import large_merge
 import program
-import torch_file
+from large_merge import BLOCKS, RECORD
 
 sys.path.insert(0, str(program.ROOT / "tests" / "launch"))
 import ports  # noqa: E402
+from launchers import (MPIRUN, clean_environment, has_mpirun, needs,  # noqa: E402
+                       needs_torchrun)
 
 LORA = program.FIXTURES / "torch-2.13.0" / "lora_bf16_w2"
 SECONDS = 60
-MIB = 1 << 20
-RANKS = 4
-FLOATS = 2 * MIB
-TENSORS = 6
-BLOCKS = 25  # of 192 MiB and a header
-RECORD = 32  # bytes of the journal for each block
-# What this test itself may have been started with.
-LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "SLURM_", "OMPI_", "PMI", "TORCHELASTIC_")
-
-
-def clean_environment(**variables):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
-    kept.update(variables)
-    return kept
 
 
 def content_of(folder):
@@ -84,10 +70,6 @@ class LaunchedTest(program.ProgramTest):
         self.run_program("merge", "--backend", "fsdp", "--local_dir", checkpoint, "--target_dir",
                          target, *flags, exit_code=program.DONE)
         return content_of(target)
-
-    def expect_no_leftover(self):
-        for path in self.folder.rglob("*"):
-            self.assertNotIn("shardkit-", path.name)
 
 
 class SmallTest(LaunchedTest):
@@ -161,55 +143,31 @@ class SmallTest(LaunchedTest):
         self.assertEqual(content_of(self.out), expected)
         self.assertEqual(done.stdout.count("merged 27 tensors"), 1)
 
-    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
+    @needs(has_mpirun(), "mpirun of Open MPI")
     def test_mpirun(self):
-        self.launch("mpirun", "-n", "3", "--oversubscribe", OMPI_ALLOW_RUN_AS_ROOT="1",
-                    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        self.launch("mpirun", "-n", "3", **MPIRUN)
 
-    @unittest.skipUnless(shutil.which("torchrun"), "no torchrun here")
+    @needs_torchrun
     def test_torchrun(self):
         self.launch("torchrun", "--standalone", "--nproc-per-node", "3", "--no-python")
 
 
-class InterruptedTest(LaunchedTest):
+class InterruptedTest(large_merge.LargeMergeTest, LaunchedTest):
     """A merge of some 200 MB by several processes, one of which is lost or stopped on the way."""
 
-    @classmethod
-    def setUpClass(cls):
-        folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="shardkit_cli_", dir=folder))
-        cls.addClassCleanup(shutil.rmtree, cls.shared)
-        cls.checkpoint = cls.shared / "checkpoint"
-        cls.checkpoint.mkdir()
-        for rank in range(RANKS):
-            torch_file.write(cls.checkpoint / ("model_world_size_%d_rank_%d.pt" % (RANKS, rank)),
-                             {"t%d" % i: (FLOATS,) for i in range(TENSORS)},
-                             (os.urandom(MIB) * (4 * FLOATS // MIB) for _ in range(TENSORS)))
-        cls.before = program.snapshot(cls.checkpoint)
-
-    def setUp(self):
-        super().setUp()
-        self.folder = self.shared / "work"
-        self.folder.mkdir()
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.out = self.folder / "out"
-        self.stage = self.folder / ".out.shardkit-stage"
-
-    def flags(self, *more):
-        return ("--dtype", "keep", "--threads", "1", *more)
+    RANKS = 4
 
     def start_and_stop(self, size):
         """Processes that stand still (SIGSTOP) when a few of all blocks are written."""
         for _ in range(20):
             processes = self.start(size, self.checkpoint, *self.flags())
-            journal = self.stage / "blocks"
             while all(process.poll() is None for process in processes):
                 with contextlib.suppress(FileNotFoundError):
-                    if journal.stat().st_size >= 2 * RECORD:
+                    if self.journal.stat().st_size >= 2 * RECORD:
                         for process in processes:
                             process.send_signal(signal.SIGSTOP)
                         time.sleep(0.05)
-                        if journal.stat().st_size < (BLOCKS - 5) * RECORD:
+                        if self.journal.stat().st_size < (BLOCKS - 5) * RECORD:
                             return processes
                         for process in processes:
                             process.send_signal(signal.SIGCONT)
@@ -218,13 +176,6 @@ class InterruptedTest(LaunchedTest):
             self.wait(processes)
             shutil.rmtree(self.out)  # they were faster than this process
         self.fail("no merge could be stopped in time")
-
-    def expect_complete(self):
-        self.run_program("verify", self.out, exit_code=program.DONE)
-        self.run_program("verify", self.out, "--local_dir", self.checkpoint,
-                         exit_code=program.DONE)
-        self.expect_no_leftover()
-        self.assertEqual(program.snapshot(self.checkpoint), self.before)
 
     def kill_one(self, size, rank):
         processes = self.start_and_stop(size)

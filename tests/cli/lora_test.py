@@ -4,6 +4,7 @@ import math
 import shutil
 import struct
 import unittest
+import zipfile
 
 import program
 from program import FIXTURES, REFUSED, USAGE
@@ -163,6 +164,30 @@ class LoraTest(program.ProgramTest):
                           STORED[PREFIX + name + ".lora_B.default.weight"], scale)
             self.assertEqual(bfloat16s(found[name + ".weight"][2]), want)
 
+    def test_the_adapters_files_may_lie_in_any_of_several_folders(self):
+        """Rank 0 wrote them, and its host's folder need not come first."""
+        config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "use_rslora": True}
+        for where, text in (("lora_adapter/adapter_config.json", config),
+                            ("lora_train_meta.json", META)):
+            hosts = [self.folder / "host0", self.folder / "host1"]
+            for rank, host in enumerate(hosts):
+                host.mkdir()
+                shutil.copy(CASE / ("model_world_size_2_rank_%d.pt" % rank), host)
+            shutil.copytree(CASE / "huggingface", hosts[0] / "huggingface")
+            path = hosts[0] / where
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(text))
+            models = []
+            for first, second in (hosts, hosts[::-1]):
+                done = self.run_program("merge", "--local_dir", first, "--local_dir", second,
+                                        "--target_dir", self.out, "--lora", "merge", "--overwrite",
+                                        exit_code=program.DONE)
+                self.assertIn("lora_alpha %d (%s)" % (text["lora_alpha"], path.name), done.stdout)
+                models.append(program.read_model(self.out))
+            self.assertEqual(models[0], models[1])
+            for host in hosts:
+                shutil.rmtree(host)
+
     def test_a_stage_of_another_choice_is_not_taken_up(self):
         """Folded weights have the same names and sizes, whatever alpha is."""
         case = self.with_meta()
@@ -171,6 +196,27 @@ class LoraTest(program.ProgramTest):
         self.assertEqual(json.loads(first.stdout)["weights"], json.loads(second.stdout)["weights"])
         self.merge(CASE, "--lora", "merge", "--overwrite")
         self.run_program("verify", self.out, "--local_dir", CASE, exit_code=0)
+
+    def test_diff_compares_the_adapters_of_both(self):
+        """The base model does not change while an adapter is trained."""
+        case = self.copy(CASE)
+        path = case / "model_world_size_2_rank_0.pt"
+        with zipfile.ZipFile(path) as source:
+            records = [(i.filename, source.read(i)) for i in source.infolist()]
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as target:
+            for name, data in records:
+                if name.endswith("/data/5"):  # layer 0, q_proj, lora_B
+                    data = b"\x80\x3f" + data[2:]
+                target.writestr(zipfile.ZipInfo(name), data)
+        done = self.run_program("diff", CASE, case, exit_code=program.DIFFERENCES)
+        self.assertIn("34 of 35 tensors equal", done.stdout)
+        self.assertIn("'%smodel.layers.0.self_attn.q_proj.lora_B.weight': 1 of" % PREFIX, done.stdout)
+        self.assertNotIn("without its adapter", done.stdout)
+        self.assertIn("35 of 35", self.run_program("diff", CASE, CASE, exit_code=0).stdout)
+        self.merge(CASE)
+        done = self.run_program("diff", case, self.out, exit_code=0)
+        self.assertIn("27 of 27", done.stdout)
+        self.assertIn("the base model is compared, without its adapter ('default': 4 modules", done.stdout)
 
     def test_options_without_an_adapter_are_refused(self):
         for flags in (["--lora", "merge"], ["--lora", "adapter-only"], ["--adapter", "actor"],

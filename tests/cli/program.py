@@ -104,6 +104,10 @@ class ProgramTest(unittest.TestCase):
         shutil.copytree(case, target, ignore=shutil.ignore_patterns("expected.*", "formats"))
         return target
 
+    def expect_no_leftover(self):
+        for path in self.folder.rglob("*"):
+            self.assertNotIn("shardkit-", path.name)
+
     def assert_refused(self, checkpoint, *texts, flags=(), exit_code=REFUSED):
         """The merge is refused, says `texts`, leaves nothing and touches nothing."""
         parent = self.folder

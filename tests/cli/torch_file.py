@@ -1,7 +1,9 @@
 """Writes what torch.save writes of a state dict of plain float32 tensors, without torch."""
+import argparse
 import collections
 import contextlib
 import io
+import itertools
 import math
 import pickle
 import sys
@@ -38,7 +40,8 @@ def _torch_globals():
 
 
 def write(path, shapes, data):
-    """`shapes`: {name: shape}; `data`: the bytes of each tensor, row-major, one after the other."""
+    """`shapes`: {name: shape, or a dict or Namespace of such}; `data`: the bytes of each tensor,
+    row-major, one after the other."""
     with _torch_globals() as (rebuild, float_storage):
         class Tensor:
             """Pickles as torch pickles a contiguous tensor (torch/_tensor.py, __reduce_ex__)."""
@@ -58,9 +61,17 @@ def write(path, shapes, data):
                     return ("storage", float_storage, value.key, "cpu", value.count)
                 return None
 
+        keys = itertools.count()
+
+        def tensors(shapes):
+            if isinstance(shapes, dict):
+                return {name: tensors(inner) for name, inner in shapes.items()}
+            if isinstance(shapes, argparse.Namespace):
+                return argparse.Namespace(**tensors(vars(shapes)))
+            return Tensor(str(next(keys)), shapes)
+
         out = io.BytesIO()
-        Pickler(out, protocol=2).dump({name: Tensor(str(i), shape)
-                                       for i, (name, shape) in enumerate(shapes.items())})
+        Pickler(out, protocol=2).dump(tensors(shapes))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("archive/data.pkl", out.getvalue())
         archive.writestr("archive/byteorder", "little")

@@ -557,6 +557,26 @@ class UploadTest(HubTest):
         self.assertIn("changed while it was uploaded", errors)
         self.assertIn(path.name, errors)
         self.assertEqual(self.hub.count("POST", "/commit/"), 0)
+        self.assertEqual(self.hub.count("POST", "/complete_multipart"), 0)
+
+    def test_a_file_that_changes_after_its_digest_leaves_no_parts_to_go_on_with(self):
+        """Else what is sent of the new content would be joined with the old one's, should that return."""
+        self.hub.fail("POST", "/batch", stall=2)
+        started = self.start()
+        self.wait_until(lambda: self.hub.count("POST", "/batch"))
+        path = self.model / "model-00001-of-00002.safetensors"
+        before = path.stat()
+        path.write_bytes(content(5, 4 * PART - 5))
+        _, errors = started.communicate(timeout=60)
+        self.assertEqual(started.returncode, IO)
+        self.assertIn("changed while it was uploaded", errors)
+        self.assertEqual(self.recorded_parts(), 0)
+        path.write_bytes(self.files[path.name])
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        self.hub.requests.clear()
+        self.upload()
+        self.assert_uploaded()
+        self.assertEqual(self.hub.done("PUT", "/parts/"), 4)
 
 
 class MergeAndUploadTest(HubTest):

@@ -71,6 +71,11 @@ KINDS = {
                  torch.float32),
     "dora": (causal_lm, {"default": dict(r=4, lora_alpha=8, use_dora=True, target_modules=LINEAR)},
              torch.float32),
+    "bias_lora_only": (causal_lm, {"default": dict(
+        r=4, lora_alpha=8, bias="lora_only", target_modules=["q_proj", "o_proj"])}, torch.float32),
+    "bias_all": (token_classifier, {"default": dict(
+        r=4, lora_alpha=8, bias="all", task_type="TOKEN_CLS", target_modules=["q_proj"],
+        modules_to_save=["score"])}, torch.float32),
     "convolution": (Convolutions, {"default": dict(r=2, lora_alpha=6,
                                                    target_modules=["first", "second"])},
                     torch.float32),
@@ -94,7 +99,8 @@ def build(kind):
         for name, parameter in sorted(model.named_parameters()):
             if "lora_magnitude" in name:
                 parameter.mul_(torch.rand_like(parameter) + 0.5)
-            elif "lora_" in name or "modules_to_save" in name:
+            elif ("lora_" in name or "modules_to_save" in name
+                  or (parameter.requires_grad and name.endswith(".bias"))):
                 parameter.copy_(torch.randn_like(parameter) * 0.3)
     return model.eval()
 

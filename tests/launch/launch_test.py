@@ -2,37 +2,23 @@
 """Processes find each other by launchers' variables, and by the launchers that are here."""
 import os
 import pathlib
-import shutil
 import subprocess
 import unittest
 
 import ports
 import slurm
+from launchers import MPIRUN, clean_environment, has_mpirun, needs, needs_torchrun
 
 PROGRAM = os.environ["LAUNCHED_RANKS"]
 EXAMPLE = os.environ["LAUNCHED_EXAMPLE"]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "tests" / "fixtures" / "torch-2.13.0" / "fsdp2_fp32_w4"
 SECONDS = 60
-# What this test itself may have been started with.
-LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "SLURM_", "OMPI_", "PMI", "TORCHELASTIC_")
-
-
-def clean_environment(**variables):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
-    kept.update(variables)
-    return kept
 
 
 def expected(size, launcher):
     return ["rank %d of %d by %s: %d" % (rank, size, launcher, size * (size - 1) // 2)
             for rank in range(size)]
-
-
-def needs(is_there, what):
-    """Skips a test whose launcher is not here; where SHARDKIT_REQUIRE_LAUNCHERS is set, it then fails."""
-    required = os.environ.get("SHARDKIT_REQUIRE_LAUNCHERS")
-    return unittest.skipUnless(is_there or required, "NOT RUN: no %s here" % what)
 
 
 class LaunchTest(unittest.TestCase):
@@ -73,18 +59,15 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("gathered 27 tensors from 4 ranks\nrestored them from a snapshot\n", done.stdout)
 
-    MPIRUN = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-              "OMPI_MCA_rmaps_base_oversubscribe": "1"}
-
-    @needs(shutil.which("mpirun"), "mpirun")
+    @needs(has_mpirun(), "mpirun of Open MPI")
     def test_mpirun(self):
-        self.launch(4, "mpirun", "mpirun", "-n", "4", **self.MPIRUN)
-        self.run_example("mpirun.sh", **self.MPIRUN)
+        self.launch(4, "mpirun", "mpirun", "-n", "4", **MPIRUN)
+        self.run_example("mpirun.sh", **MPIRUN)
 
-    @needs(shutil.which("mpirun"), "mpirun")
+    @needs(has_mpirun(), "mpirun of Open MPI")
     def test_mpirun_in_a_slurm_job(self):
         self.launch(4, "mpirun", "mpirun", "-n", "4", SLURM_PROCID="0", SLURM_NTASKS="1",
-                    **self.MPIRUN)
+                    **MPIRUN)
 
     @needs(slurm.is_installed(), "srun with slurmctld and slurmd")
     def test_srun(self):
@@ -92,7 +75,7 @@ class LaunchTest(unittest.TestCase):
             self.launch(4, "srun", "srun", "--ntasks", "4", **cluster.environment)
             self.run_example("srun.sh", **cluster.environment)
 
-    @unittest.skipUnless(shutil.which("torchrun"), "NOT RUN: no torchrun here; see tests/interop")
+    @needs_torchrun
     def test_torchrun(self):
         self.launch(4, "torchrun", "torchrun", "--standalone", "--nproc-per-node", "4",
                     "--no-python")

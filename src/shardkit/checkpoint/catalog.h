@@ -80,7 +80,9 @@ struct SourceFile {
   std::string path;
   std::uint64_t bytes = 0;
   std::int64_t modified_ns = 0;
-  std::uint32_t directory_crc = 0;  ///< of its zip directory: names the content cheaply
+  /// Of its zip directory: names the content cheaply. 0: nothing does, it is no zip file or one
+  /// without CRCs.
+  std::uint32_t directory_crc = 0;
 };
 
 /// The join of all ranks' state dicts, in the order of the lowest rank's file.

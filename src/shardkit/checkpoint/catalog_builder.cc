@@ -32,22 +32,6 @@ struct Entry {
   std::vector<RankView> views;      // kPlain
 };
 
-/// Whether a tensor hides anywhere below. Readers bound the depth of the trees they build.
-bool holds_tensor(const Value& value) {
-  const auto any = [](const auto& items) {
-    return std::any_of(items.begin(), items.end(), holds_tensor);
-  };
-  if (is_tensor(value)) return true;
-  if (const auto* list = value.get_if<List>()) return any(list->items);
-  if (const auto* tuple = value.get_if<Tuple>()) return any(tuple->items);
-  if (const auto* set = value.get_if<Set>()) return any(set->items);
-  if (const auto* opaque = value.get_if<Opaque>()) return any(opaque->state);
-  if (const auto* dict = value.get_if<Dict>())
-    return std::any_of(dict->items.begin(), dict->items.end(),
-                       [](const auto& item) { return holds_tensor(item.second); });
-  return false;
-}
-
 /// `_extra_state` is what a module's get_extra_state() returns (torch/nn/modules/module.py): the
 /// module's own business, no weight.
 bool is_extra_state(std::string_view name) {
@@ -308,22 +292,31 @@ Status CatalogBuilder::Impl::check_present(const Entry& entry) const {
       .found(fmt::format("not on ranks {}", rank_list(lacking)));
 }
 
-/// Whether the ranks that are there prove that the missing ones have no tensor of their own.
+/// Whether the ranks that are there prove that the missing ones have no tensor of their own, and no
+/// other part of one.
 Status CatalogBuilder::Impl::check_missing_hold_copies() const {
   if (missing.empty()) return {};
   const bool one_mesh = std::any_of(entries.begin(), entries.end(), [this](const Entry& entry) {
     return !entry.groups.empty() && static_cast<std::int64_t>(
         entry.groups.front().sharding->mesh->ranks().size()) == world_size;
   });
-  const auto elsewhere = std::find_if(entries.begin(), entries.end(), [this](const Entry& entry) {
-    return entry.ranks.size() != ranks.size();
+  const auto is_known = [](const Entry& entry, std::int64_t rank) {
+    return entry.groups.empty() ||
+           std::any_of(entry.groups.begin(), entry.groups.end(), [rank](const MeshGroup& group) {
+             return group.sharding->mesh->coordinate_of(rank).has_value();
+           });
+  };
+  const auto elsewhere = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) {
+    return entry.ranks.size() != ranks.size() ||
+           !std::all_of(missing.begin(), missing.end(),
+                        [&](std::int64_t rank) { return is_known(entry, rank); });
   });
   if (one_mesh && elsewhere == entries.end()) return {};
   Error error(ErrorCode::kIncomplete,
               "nothing proves that they hold only copies of what the others hold");
   if (elsewhere != entries.end()) error = std::move(error).of_tensor(elsewhere->name);
   return std::move(error)
-      .expected(one_mesh ? "every tensor on every rank that is there"
+      .expected(one_mesh ? "every tensor on every rank that is there, on meshes of all ranks"
                          : fmt::format("a tensor on a mesh of all {} ranks", world_size))
       .found(fmt::format("missing ranks {}", rank_list(missing)));
 }
@@ -393,6 +386,10 @@ Result<CatalogTensor> CatalogBuilder::Impl::join(Entry entry, PlainTensors plain
                 [](const RankView& a, const RankView& b) { return a.rank < b.rank; });
       const bool chunks =
           plain == PlainTensors::kConcat && world_size > 1 && !tensor.shape.empty();
+      if (chunks && !missing.empty())
+        return Error(ErrorCode::kIncomplete, "each of them has a chunk of a plain tensor")
+            .of_tensor(tensor.name)
+            .found(fmt::format("missing ranks {}", rank_list(missing)));
       tensor.missing_replicas = static_cast<std::int32_t>(missing.size());
       SHARDKIT_TRY(chunks ? make_concatenated_pieces(std::move(entry.views), tensor)
                           : make_replicated_pieces(std::move(entry.views), tensor));

@@ -120,6 +120,41 @@ TEST(CatalogBuilder, EvenShardsThatPyTorchsRanksReadDifferentlyAreRefused) {
                                                              {3, 0, 0, {{3, 0}, {1, 2}}}}));
 }
 
+/// Ranks of four that are there, each with a state dict.
+Result<Catalog> join_some(const std::vector<std::pair<std::int64_t, Value>>& ranks,
+                          std::vector<std::int64_t> missing,
+                          PlainTensors plain = PlainTensors::kAuto) {
+  CatalogBuilder builder(4, std::move(missing));
+  for (const auto& [rank, state] : ranks)
+    SHARDKIT_TRY(builder.add(rank, "rank" + std::to_string(rank), state));
+  return std::move(builder).finish(plain);
+}
+
+// Expert parallelism: each half of the experts lies on a mesh of its own, under the same name.
+TEST(CatalogBuilder, MissingRanksOfAnotherMeshMayHoldOtherExperts) {
+  const auto all = make_sharding({2, 2}, {0, 1, 2, 3}, {Replicate{}, Shard{0}}, {4, 2});
+  const auto low = make_sharding({2}, {0, 1}, {Shard{0}}, {4, 2});
+  const auto high = make_sharding({2}, {2, 3}, {Shard{0}}, {4, 2});
+  const Value first = make_dict({{"w", rows_of(all, 2)}, {"experts", rows_of(low, 2)}});
+  const Value second = make_dict({{"w", rows_of(all, 2)}, {"experts", rows_of(high, 2)}});
+  EXPECT_THAT(join_some({{0, first}, {1, first}}, {2, 3}),
+              Fails(ErrorCode::kIncomplete, "nothing proves that they hold only copies of what the "
+                                            "others hold: tensor 'experts'"));
+  EXPECT_THAT(join_some({{0, first}, {1, first}, {2, second}}, {3}),
+              Fails(ErrorCode::kIncomplete, "a part of every copy: tensor 'experts'"));
+  EXPECT_THAT(join_some({{0, first}, {1, first}, {2, second}, {3, second}}, {}), IsOk());
+  const Value copies = make_dict({{"w", rows_of(all, 2)}});
+  EXPECT_THAT(join_some({{0, copies}, {1, copies}}, {2, 3}), IsOk());
+}
+
+TEST(CatalogBuilder, MissingRanksHaveChunksOfTheirOwn) {
+  const auto all = make_sharding({2, 2}, {0, 1, 2, 3}, {Replicate{}, Shard{0}}, {4, 2});
+  const Value file = make_dict({{"w", rows_of(all, 2)}, {"plain", float_tensor({1}, {1})}});
+  EXPECT_THAT(join_some({{0, file}, {1, file}}, {2, 3}), IsOk());
+  EXPECT_THAT(join_some({{0, file}, {1, file}}, {2, 3}, PlainTensors::kConcat),
+              Fails(ErrorCode::kIncomplete, "chunk of a plain tensor: tensor 'plain'"));
+}
+
 // Ranks 1 and 0 are both first in their sorted lines, in both dimensions: nobody would hold half.
 TEST(CatalogBuilder, AnOrderThatLeavesShardsToNobodyIsNone) {
   const auto both = make_sharding({2, 2}, {3, 1, 0, 2}, {Shard{0}, Shard{0}}, {4, 2});

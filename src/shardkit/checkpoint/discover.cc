@@ -76,6 +76,34 @@ RankFiles rank_files_in(const std::vector<ShardFolder>& folders) {
   return files;
 }
 
+/// The N of the last "global_step_N" in a path: the step that verl saved there.
+std::optional<std::int64_t> step_of(const std::string& folder) {
+  constexpr std::string_view kPrefix = "global_step_";
+  for (std::string path = resolved_path(folder); !base_name(path).empty(); path = parent_path(path)) {
+    const std::string name = base_name(path);
+    if (!name.starts_with(kPrefix)) continue;
+    std::string_view rest = std::string_view(name).substr(kPrefix.size());
+    if (const auto step = take_integer(rest); step && rest.empty()) return step;
+  }
+  return std::nullopt;
+}
+
+/// Shards of two steps would join without a sign: hosts of a run that died may differ by a step.
+Status check_one_step(const std::vector<ShardFolder>& folders) {
+  const ShardFolder* first = nullptr;
+  for (const ShardFolder& folder : folders) {
+    const auto step = step_of(folder.path);
+    if (!step) continue;
+    if (first == nullptr) first = &folder;
+    if (const auto other = step_of(first->path); *other != *step)
+      return Error(ErrorCode::kIncomplete, "the folders are of two steps of training")
+          .in_file(folder.path)
+          .expected(fmt::format("step {}, as of '{}'", *other, first->path))
+          .found(fmt::format("step {}", *step));
+  }
+  return {};
+}
+
 /// The folders, for messages.
 std::string place(const std::string& first, const std::vector<std::string>& more) {
   return fmt::format("{}{}{}", first, more.empty() ? "" : "', '", fmt::join(more, "', '"));
@@ -191,6 +219,7 @@ Status check_copies(FileSystem& fs, std::int64_t rank, const std::vector<std::st
 /// The checkpoint whose rank files are in `folders`.
 Result<CheckpointFolder> read_folders(FileSystem& fs, const std::vector<ShardFolder>& folders,
                                       MissingRanks missing) {
+  SHARDKIT_TRY(check_one_step(folders));
   const RankFiles files = rank_files_in(folders);
   CheckpointFolder checkpoint;
   checkpoint.path = folders.front().path;

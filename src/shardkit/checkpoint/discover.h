@@ -50,8 +50,8 @@ Result<CheckpointFolder> discover_checkpoint(FileSystem& fs, const std::string& 
 /// which is then read and compared.
 ///
 /// @param paths  at least one; the same folder may come twice
-/// @error as above; kIncomplete two folders hold different files of a rank, or fsdp_config.json of
-///        other world sizes
+/// @error as above; kIncomplete two folders hold different files of a rank, fsdp_config.json of
+///        other world sizes, or lie below global_step_N of other N
 Result<CheckpointFolder> discover_checkpoint(FileSystem& fs, std::span<const std::string> paths,
                                              MissingRanks missing);
 

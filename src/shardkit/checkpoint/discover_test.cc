@@ -144,6 +144,24 @@ TEST_F(DiscoverTest, FoldersThatHostsKeptAreJoined) {
   EXPECT_THAT(join({}), Fails(ErrorCode::kInvalidArgument, "no folder"));
 }
 
+// A host that died before the others saved: each host's latest step is another one.
+TEST_F(DiscoverTest, FoldersOfTwoStepsAreNotJoined) {
+  shards("host0/global_step_20/actor", 4, {0, 1});
+  write_file(dir_ / "host0/latest_checkpointed_iteration.txt", "20");
+  shards("host1/global_step_10/actor", 4, {2, 3});
+  write_file(dir_ / "host1/latest_checkpointed_iteration.txt", "10");
+  shards("host1/global_step_20/actor", 4, {2, 3});
+  shards("copied", 4, {2, 3});
+  const auto join = [this](const char* second) {
+    const std::vector<std::string> folders = {dir_ / "host0", dir_ / second};
+    return discover_checkpoint(posix_file_system(), folders, MissingRanks::kRefused);
+  };
+  EXPECT_THAT(join("host1"), Fails(ErrorCode::kIncomplete, "of two steps of training"));
+  EXPECT_THAT(join("host1"), Fails(ErrorCode::kIncomplete, "found step 10"));
+  EXPECT_THAT(join("host1/global_step_20"), IsOk());
+  EXPECT_THAT(join("copied"), IsOk()) << "what does not say its step";
+}
+
 TEST_F(DiscoverTest, MissingRanksMayBeAllowed) {
   shards("a", 8, {0, 1});
   shards("b", 8, {5});

@@ -266,14 +266,14 @@ Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_siz
         tensor.pieces.push_back(std::move(piece));
       }
     }
+    // Not even if another mesh has one: that may be of other experts.
+    if (here == 0) return disagreement("they hold a part of every copy", tensor);
     replicas += here;
     left_out += layers.replicas() - here;
     tensor.addends = static_cast<std::int32_t>(layers.addends());
     tensor.reduction = layers.addends() > 1 ? layers.op() : std::nullopt;
     tensor.divisor = layers.divisor();
   }
-  if (replicas == 0)
-    return disagreement("they hold a part of every copy", tensor);
   tensor.replicas = static_cast<std::int32_t>(replicas);
   tensor.missing_replicas = static_cast<std::int32_t>(left_out);
   tensor.pieces.shrink_to_fit();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -62,7 +63,18 @@ class ComparingSink final : public BlockSink {
     return {};
   }
 
+  /// Where both sides become infinite, a cast hides how they differ: those of the first tell.
+  void overflowed(std::size_t tensor, std::uint64_t values) override {
+    const std::lock_guard lock(mutex_);
+    overflows_[tensor] += values;
+  }
+
   const ValueDifferences& differences(std::size_t file) const { return differences_[file]; }
+  /// Of a tensor of the first side: values that became infinite as float16.
+  std::uint64_t overflows(std::size_t tensor) const {
+    const auto found = overflows_.find(tensor);
+    return found == overflows_.end() ? 0 : found->second;
+  }
 
  private:
   /// What reading the second side takes; one for each thread that compares.
@@ -90,6 +102,7 @@ class ComparingSink final : public BlockSink {
   std::mutex mutex_;  // of all below
   std::vector<std::unique_ptr<Side>> idle_;
   std::vector<ValueDifferences> differences_;
+  std::map<std::size_t, std::uint64_t> overflows_;
 };
 
 Result<TransferOptions> share_of_the_first(TransferOptions options) {
@@ -180,6 +193,10 @@ Result<Comparison> compare_catalogs(FileSystem& fs, const ComparedTensors& first
   SHARDKIT_TRY(transfer(first_plan, fs, sink, transfer_options));
   for (std::size_t i = 0; i < to_read.size(); ++i) {
     const ValueDifferences& values = sink.differences(i);
+    if (const std::uint64_t infinite = sink.overflows(to_read[i].first); infinite > 0)
+      result.notes.push_back(fmt::format(
+          "'{}': {} values of the first are too large for float16, and equal to any other that is",
+          to_read[i].name, infinite));
     if (values.count == 0) {
       result.equal += 1;
       continue;

@@ -51,7 +51,8 @@ struct Comparison {
   std::uint64_t equal = 0;
   /// By kind; of one kind the largest first: the largest error, else most elements.
   std::vector<TensorDifference> differences;
-  std::vector<std::string> notes;  ///< a tie that stood in for a tensor that one side leaves out
+  /// A tie that stood in for a tensor that one side leaves out; values that a cast made infinite.
+  std::vector<std::string> notes;
 };
 
 /// Compares names, shapes, dtypes after the casts, and values.

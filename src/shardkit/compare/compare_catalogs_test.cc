@@ -116,6 +116,21 @@ TEST(CompareCatalogs, CastsFloatsAndLeavesOthers) {
   EXPECT_EQ(kept->differences[0].kind, DifferenceKind::kDType);
 }
 
+TEST(CompareCatalogs, ValuesThatTheCastMakesInfiniteAreTold) {
+  const hf::DTypeChoice half{hf::DTypeChoice::Kind::kCast, DType::kFloat16};
+  ComparedTensors first = side({{"large", float_tensor({3}, {70000, 80000, 1})},
+                                {"w", float_tensor({1}, {1})}});
+  ComparedTensors second = side({{"large", float_tensor({3}, {90000, 80000, 1})},
+                                 {"w", float_tensor({1}, {1})}});
+  EXPECT_THAT(names(compare(first, second).value()), ElementsAre("large"));
+  first.dtype = second.dtype = half;
+  const auto result = compare(first, second);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->equal, 2u);
+  EXPECT_THAT(result->notes, ElementsAre("'large': 2 values of the first are too large for float16, "
+                                         "and equal to any other that is"));
+}
+
 TEST(CompareCatalogs, ATiedTensorStandsInForTheOneThatIsLeftOut) {
   const hf::ModelConfig config =
       hf::parse_config(R"({"model_type": "llama", "tie_word_embeddings": true})").value();

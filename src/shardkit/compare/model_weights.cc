@@ -33,16 +33,18 @@ Status append(Dict from, const std::string& path, std::set<std::string>& names, 
   return {};
 }
 
+bool has_tensors_at_top(const Dict& dict) {
+  return std::any_of(dict.items.begin(), dict.items.end(),
+                     [](const auto& item) { return is_tensor(item.second); });
+}
+
 /// The dict that the tensors stand in: the root, or the one under the only key that has tensors.
 const Dict* dict_of_tensors(const Dict& root, std::string& key) {
-  if (std::any_of(root.items.begin(), root.items.end(),
-                  [](const auto& item) { return is_tensor(item.second); }))
-    return &root;
   const Dict* inner = nullptr;
   for (const auto& [name, value] : root.items) {
+    if (!holds_tensor(value)) continue;
     const auto* dict = value.get_if<Dict>();
-    if (dict == nullptr || dict->items.empty() || !is_tensor(dict->items.front().second)) continue;
-    if (inner != nullptr) return &root;
+    if (dict == nullptr || inner != nullptr || !has_tensors_at_top(*dict)) return &root;
     inner = dict;
     if (const auto* text = name.get_if<std::string>()) key = *text;
   }
@@ -64,7 +66,13 @@ Result<Dict> read_torch_file(FileSystem& fs, const std::string& path,
   Dict found;
   Status status = traverse_state_dict(
       *dict, TraverseRule::kEveryContainer, [&](const StatePath& at, const Value& value) -> Status {
-        if (is_tensor(value)) found.items.emplace_back(Value(to_string(at)), value);
+        if (is_tensor(value)) {
+          found.items.emplace_back(Value(to_string(at)), value);
+        } else if (holds_tensor(value)) {
+          return Error(ErrorCode::kUnsupported, "tensors inside an object, which has no names for them")
+              .of_tensor(to_string(at))
+              .found(kind_name(value));
+        }
         return {};
       });
   if (!status.ok()) return std::move(status).error().in_file(path);
@@ -115,19 +123,29 @@ Result<ModelWeights> read_folder(FileSystem& fs, const std::string& folder) {
     return std::any_of(entries.begin(), entries.end(),
                        [name](const DirectoryEntry& entry) { return entry.name == name; });
   };
+  // As transformers: a file alone comes before an index.
+  const auto tell_index = [&](std::string_view file, std::string_view index,
+                              std::vector<std::string>& notes) {
+    if (has(file) && has(index))
+      notes.push_back(fmt::format("'{}' has {} and {}: the first was taken, as transformers does",
+                                  folder, file, index));
+  };
   ModelWeights weights;
   SHARDKIT_ASSIGN(weights.config, hf::read_config(fs, folder));
   weights.kind = "model folder (safetensors)";
-  if (has(safetensors::kIndexFileName) || has(safetensors::weight_file_name(0, 1))) {
+  const std::string one_file = safetensors::weight_file_name(0, 1);
+  if (has(one_file) || has(safetensors::kIndexFileName)) {
+    tell_index(one_file, safetensors::kIndexFileName, weights.notes);
     SHARDKIT_ASSIGN(weights.tensors, safetensors::read_model(fs, folder));
     return weights;
   }
-  if (has(kTorchIndex) || has(kTorchFile)) {
+  if (has(kTorchFile) || has(kTorchIndex)) {
     weights.kind = "model folder (pytorch_model.bin)";
+    tell_index(kTorchFile, kTorchIndex, weights.notes);
     SHARDKIT_ASSIGN(weights.tensors,
-                    has(kTorchIndex)
-                        ? read_torch_index(fs, folder, weights.notes)
-                        : read_torch_file(fs, join_path(folder, kTorchFile), weights.notes));
+                    has(kTorchFile)
+                        ? read_torch_file(fs, join_path(folder, kTorchFile), weights.notes)
+                        : read_torch_index(fs, folder, weights.notes));
     return weights;
   }
   std::vector<std::string> paths;
@@ -146,15 +164,19 @@ Result<ModelWeights> read_folder(FileSystem& fs, const std::string& folder) {
 
 Result<ModelWeights> read_weights(FileSystem& fs, const std::string& path) {
   SHARDKIT_ASSIGN(const FileInfo info, fs.info(path));
-  if (info.kind == FileKind::kDirectory) return read_folder(fs, path);
   ModelWeights weights;
-  if (path.ends_with(".safetensors")) {
+  if (info.kind == FileKind::kDirectory) {
+    SHARDKIT_ASSIGN(weights, read_folder(fs, path));
+  } else if (path.ends_with(".safetensors")) {
     weights.kind = "safetensors file";
     SHARDKIT_ASSIGN(weights.tensors, safetensors::read_safetensors(fs, path));
   } else {
     weights.kind = "PyTorch file";
     SHARDKIT_ASSIGN(weights.tensors, read_torch_file(fs, path, weights.notes));
   }
+  // Nothing would equal nothing.
+  if (weights.tensors.items.empty())
+    return Error(ErrorCode::kIncomplete, "there are no tensors in it").in_file(path);
   return weights;
 }
 

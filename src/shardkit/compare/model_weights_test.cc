@@ -80,6 +80,8 @@ TEST_F(ReadWeightsTest, AnIndexOfTorchFilesMustSpeakTrue) {
   EXPECT_THAT(read(), Fails(ErrorCode::kNotFound, "gone.bin"));
   list(tensor, "../part.bin");
   EXPECT_THAT(read(), Fails(ErrorCode::kUnsafe, "pytorch_model.bin.index.json"));
+  copy(kTorchFile, "pytorch_model.bin");
+  EXPECT_EQ(read().value().notes.size(), 1u) << "the file alone comes before an index";
 }
 
 TEST(ReadWeights, NamesOfANestedFileAreItsPaths) {

@@ -22,18 +22,13 @@ namespace {
 
 using internal::Target;
 
-Error not_whole(const Value& value) {
-  return Error(ErrorCode::kInvalidArgument, "the full state must hold whole tensors")
-      .found(kind_name(value));
-}
-
 /// The elements of small tensors, one after another.
 class ElementWriter {
  public:
   /// All tensors that a value is or holds.
   Status put(const Value& value) {
     if (const auto* tensor = value.get_if<Tensor>()) return put_tensor(*tensor);
-    if (value.get_if<DTensor>() || value.get_if<ShardedTensor>()) return not_whole(value);
+    if (value.get_if<DTensor>() || value.get_if<ShardedTensor>()) return internal::not_whole(value);
     if (const auto* list = value.get_if<List>()) return put_items(list->items);
     if (const auto* tuple = value.get_if<Tuple>()) return put_items(tuple->items);
     if (const auto* set = value.get_if<Set>()) return put_items(set->items);
@@ -188,7 +183,7 @@ struct Work {
         return Error(ErrorCode::kNotFound, "the full state has no such key").of_tensor(each.name);
       const Value& value = full.items[key->second].second;
       const auto* tensor = value.get_if<Tensor>();
-      if (!tensor) return not_whole(value).of_tensor(each.name);
+      if (!tensor) return internal::not_whole(value).of_tensor(each.name);
       if (TensorInfo{tensor->shape, tensor->dtype} != each.info)
         return Error(ErrorCode::kInvalidArgument, "the full tensor is not what was told of it")
             .of_tensor(each.name)

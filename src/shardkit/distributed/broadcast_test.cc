@@ -16,7 +16,6 @@ namespace shardkit {
 namespace {
 
 using testing::dense_bytes;
-using testing::dict_of;
 using testing::empty_dtensor;
 using testing::entry;
 using testing::expect_all_fail;
@@ -24,6 +23,7 @@ using testing::expect_all_ok;
 using testing::float_tensor;
 using testing::floats;
 using testing::kept_coordinate;
+using testing::make_dict;
 using testing::make_sharding;
 using testing::meta_tensor;
 using testing::numbered_tensor;
@@ -163,11 +163,11 @@ TEST(Broadcast, PipelineStagesGetTheirOwnKeysAlone) {
     const auto sharding = make_sharding({2}, ranks, {Shard{0}}, {100});
     Dict full;
     if (group.rank() == 0)
-      full = dict_of({{"stage0", numbered_tensor(DType::kFloat32, {100}, 1)},
-                      {"stage1", numbered_tensor(DType::kFloat32, {100}, 2)},
-                      {"nobody", numbered_tensor(DType::kFloat32, {100}, 3)}});
-    Dict local = dict_of({{first ? "stage0" : "stage1",
-                           empty_dtensor(DType::kFloat32, sharding, group.rank(), true)}});
+      full = make_dict({{"stage0", numbered_tensor(DType::kFloat32, {100}, 1)},
+                        {"stage1", numbered_tensor(DType::kFloat32, {100}, 2)},
+                        {"nobody", numbered_tensor(DType::kFloat32, {100}, 3)}});
+    Dict local = make_dict({{first ? "stage0" : "stage1",
+                             empty_dtensor(DType::kFloat32, sharding, group.rank(), true)}});
     testing::CountingGroup counting(group);
     SHARDKIT_TRY(broadcast_state_dict(full, local, counting));
     EXPECT_EQ(local.items.size(), 1u);
@@ -256,8 +256,9 @@ TEST(Broadcast, ValuesThatAreNoTensors) {
   expect_all_ok(3, [&](ProcessGroup& group) -> Status {
     Dict full;
     if (group.rank() == 0)
-      full = dict_of({{"nested", nested}, {"step", std::int64_t{12}}, {"absent", std::int64_t{1}}});
-    Dict local = dict_of({{"step", float_tensor({1}, {0})}, {"nested", None{}}, {"own", true}});
+      full = make_dict(
+          {{"nested", nested}, {"step", std::int64_t{12}}, {"absent", std::int64_t{1}}});
+    Dict local = make_dict({{"step", float_tensor({1}, {0})}, {"nested", None{}}, {"own", true}});
     SHARDKIT_TRY(broadcast_state_dict(full, local, group));
     EXPECT_EQ(local.items.size(), 3u);
     EXPECT_EQ(entry<std::int64_t>(local, "step"), 12);
@@ -275,11 +276,12 @@ TEST(Broadcast, TensorsWithoutDimensions) {
     const auto sharding = make_sharding({2}, {0, 1}, {Replicate{}}, {});
     Dict full;
     const Tensor seven = float_tensor({}, {7});
-    if (group.rank() == 0) full = dict_of({{"a", seven}, {"b", seven}, {"c", seven}, {"d", seven}});
+    if (group.rank() == 0)
+      full = make_dict({{"a", seven}, {"b", seven}, {"c", seven}, {"d", seven}});
     const Tensor plain = float_tensor({}, {0});
-    Dict local = dict_of({{"a", plain},
-                          {"b", DTensor{float_tensor({}, {0}), sharding}},
-                          {"c", None{}}});
+    Dict local = make_dict({{"a", plain},
+                            {"b", DTensor{float_tensor({}, {0}), sharding}},
+                            {"c", None{}}});
     SHARDKIT_TRY(broadcast_state_dict(full, local, group));
     EXPECT_EQ(floats(plain), std::vector<float>{7});
     EXPECT_EQ(floats(entry<DTensor>(local, "b").local), std::vector<float>{7});
@@ -293,11 +295,11 @@ TEST(Broadcast, StrictRemovesWhatRank0Lacks) {
   expect_all_ok(2, [](ProcessGroup& group) -> Status {
     Dict full;
     if (group.rank() == 0)
-      full = dict_of({{"w", float_tensor({2}, {1, 2})}, {"n", std::int64_t{1}}});
-    const Dict before = dict_of({{"old", float_tensor({1}, {0})},
-                                 {"w", meta_tensor(DType::kFloat32, {2})},
-                                 {"n", None{}},
-                                 {"older", std::int64_t{5}}});
+      full = make_dict({{"w", float_tensor({2}, {1, 2})}, {"n", std::int64_t{1}}});
+    const Dict before = make_dict({{"old", float_tensor({1}, {0})},
+                                   {"w", meta_tensor(DType::kFloat32, {2})},
+                                   {"n", None{}},
+                                   {"older", std::int64_t{5}}});
     Dict local = before;
     SHARDKIT_TRY(broadcast_state_dict(full, local, group, {.strict = false, .cpu_offload = true}));
     EXPECT_EQ(local.items.size(), 4u);
@@ -316,10 +318,10 @@ TEST(Broadcast, Rank0OfTheGroup) {
     SHARDKIT_ASSIGN(const auto group, world.split(ranks));
     if (!group) return {};
     Dict full;
-    if (world.rank() == 2) full = dict_of({{"w", float_tensor({3}, {1, 2, 3})}});
-    Dict local = dict_of({{"w", empty_dtensor(DType::kFloat32,
-                                              make_sharding({2}, {0, 1}, {Shard{0}}, {3}),
-                                              group->rank())}});
+    if (world.rank() == 2) full = make_dict({{"w", float_tensor({3}, {1, 2, 3})}});
+    Dict local = make_dict({{"w", empty_dtensor(DType::kFloat32,
+                                                make_sharding({2}, {0, 1}, {Shard{0}}, {3}),
+                                                group->rank())}});
     SHARDKIT_TRY(broadcast_state_dict(full, local, *group));
     EXPECT_EQ(floats(entry<DTensor>(local, "w").local),
               world.rank() == 2 ? (std::vector<float>{1, 2}) : std::vector<float>{3});
@@ -333,24 +335,24 @@ TEST(Broadcast, TensorsByName) {
                                            {"v", {{3}, DType::kFloat32}}};
   const auto broadcast = [&](ProcessGroup& group, std::span<const NamedTensorInfo> mine,
                              const Dict& full) -> Status {
-    Dict local = dict_of({{"w", meta_tensor(DType::kFloat32, {3})}});
+    Dict local = make_dict({{"w", meta_tensor(DType::kFloat32, {3})}});
     SHARDKIT_TRY(broadcast_tensors(group.rank() == 0 ? full : Dict(), mine, local, group));
     EXPECT_EQ(floats(entry<Tensor>(local, "w")), (std::vector<float>{1, 2, 3}));
     return {};
   };
-  const Dict full = dict_of({{"v", whole}, {"w", whole}});
+  const Dict full = make_dict({{"v", whole}, {"w", whole}});
   expect_all_ok(3, [&](ProcessGroup& group) { return broadcast(group, infos, full); });
   expect_all_fail(3, [&](ProcessGroup& group) {
     return broadcast(group, std::span(infos).first(group.rank() == 2 ? 1 : 2), full);
   }, kInvalid, "rank 2: the tensors to be broadcast are not those of rank 0");
   expect_all_fail(2, [&](ProcessGroup& group) {
-    return broadcast(group, infos, dict_of({{"w", whole}}));
+    return broadcast(group, infos, make_dict({{"w", whole}}));
   }, ErrorCode::kNotFound, "rank 0: the full state has no such key: tensor 'v'");
   expect_all_fail(2, [&](ProcessGroup& group) {
-    return broadcast(group, infos, dict_of({{"w", whole}, {"v", float_tensor({1}, {1})}}));
+    return broadcast(group, infos, make_dict({{"w", whole}, {"v", float_tensor({1}, {1})}}));
   }, kInvalid, "not what was told of it: tensor 'v', expected float32[3], found float32[1]");
   expect_all_fail(2, [&](ProcessGroup& group) {
-    return broadcast(group, infos, dict_of({{"w", whole}, {"v", None{}}}));
+    return broadcast(group, infos, make_dict({{"w", whole}, {"v", None{}}}));
   }, kInvalid, "whole tensors: tensor 'v', found None");
 }
 
@@ -358,9 +360,9 @@ TEST(Broadcast, TensorsByName) {
 void expect_refused(const Value& full, const Value& bad, ErrorCode code, const std::string& text) {
   expect_all_fail(3, [&](ProcessGroup& group) {
     Dict whole;
-    if (group.rank() == 0) whole = dict_of({{"w", full}});
+    if (group.rank() == 0) whole = make_dict({{"w", full}});
     Dict local;
-    if (group.rank() == 1) local = dict_of({{"w", bad}});
+    if (group.rank() == 1) local = make_dict({{"w", bad}});
     return broadcast_state_dict(whole, local, group);
   }, code, text);
 }
@@ -406,9 +408,9 @@ TEST(Broadcast, ATargetMayNotOverlapATensorThatAnotherRankIsSent) {
     return [view, of_rank_0](ProcessGroup& group) -> Status {
       Dict full;
       if (group.rank() == 0)
-        full = dict_of({{"a", view({4}, 0)}, {"b", view({4}, 4)}, {"c", view({}, 0)}});
+        full = make_dict({{"a", view({4}, 0)}, {"b", view({4}, 4)}, {"c", view({}, 0)}});
       Dict local = of_rank_0;
-      if (group.rank() != 0) local = dict_of({{"b", float_tensor({4}, {0, 0, 0, 0})}});
+      if (group.rank() != 0) local = make_dict({{"b", float_tensor({4}, {0, 0, 0, 0})}});
       SHARDKIT_TRY(broadcast_state_dict(full, local, group));
       if (group.rank() != 0) {
         EXPECT_EQ(floats(entry<Tensor>(local, "b")), (std::vector<float>{4, 5, 6, 7}));
@@ -416,13 +418,13 @@ TEST(Broadcast, ATargetMayNotOverlapATensorThatAnotherRankIsSent) {
       return {};
     };
   };
-  expect_all_ok(2, broadcast(dict_of({{"a", view({4}, 0)}})));
-  expect_all_ok(2, broadcast(dict_of({{"a", view({4}, 0)}, {"b", view({4}, 4)},
-                                      {"c", view({}, 0)}})));
+  expect_all_ok(2, broadcast(make_dict({{"a", view({4}, 0)}})));
+  expect_all_ok(2, broadcast(make_dict({{"a", view({4}, 0)}, {"b", view({4}, 4)},
+                                        {"c", view({}, 0)}})));
   const std::string text = "rank 0: a tensor to be written overlaps the one to be copied: tensor ";
-  expect_all_fail(2, broadcast(dict_of({{"a", view({4}, 4)}})), kInvalid, text + "'b'");
-  expect_all_fail(2, broadcast(dict_of({{"a", view({4}, 1)}})), kInvalid, text + "'a'");
-  expect_all_fail(2, broadcast(dict_of({{"c", view({}, 7)}})), kInvalid, text + "'b'");
+  expect_all_fail(2, broadcast(make_dict({{"a", view({4}, 4)}})), kInvalid, text + "'b'");
+  expect_all_fail(2, broadcast(make_dict({{"a", view({4}, 1)}})), kInvalid, text + "'a'");
+  expect_all_fail(2, broadcast(make_dict({{"c", view({}, 7)}})), kInvalid, text + "'b'");
   EXPECT_EQ(floats(base), (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
@@ -439,10 +441,10 @@ TEST(Broadcast, RanksOfAMeshThatDisagree) {
   for (std::size_t i = 0; i < others.size(); ++i)
     expect_all_fail(2, [&](ProcessGroup& group) {
       Dict full;
-      if (group.rank() == 0) full = dict_of({{"w", float_tensor({4}, {1, 2, 3, 4})}});
-      Dict local = dict_of({{"w", group.rank() == 0
-                                      ? Value(empty_dtensor(DType::kFloat32, sharding(Shard{0}), 0))
-                                      : others[i]}});
+      if (group.rank() == 0) full = make_dict({{"w", float_tensor({4}, {1, 2, 3, 4})}});
+      Dict local = make_dict(
+          {{"w", group.rank() == 0 ? Value(empty_dtensor(DType::kFloat32, sharding(Shard{0}), 0))
+                                   : others[i]}});
       return broadcast_state_dict(full, local, group);
     }, kInvalid, texts[i]);
 }
@@ -453,8 +455,8 @@ TEST(Broadcast, ARankThatIsLateOrGoneIsAnErrorOnAll) {
       if (group.rank() == 2 && !late) return {};
       if (group.rank() == 2) std::this_thread::sleep_for(std::chrono::seconds(1));
       Dict full;
-      if (group.rank() == 0) full = dict_of({{"w", float_tensor({1}, {1})}});
-      Dict local = dict_of({{"w", meta_tensor(DType::kFloat32, {1})}});
+      if (group.rank() == 0) full = make_dict({{"w", float_tensor({1}, {1})}});
+      Dict local = make_dict({{"w", meta_tensor(DType::kFloat32, {1})}});
       const Status status = broadcast_state_dict(full, local, group);
       EXPECT_TRUE(entry<Tensor>(local, "w").storage->is_meta());
       return status;

@@ -30,12 +30,6 @@ struct Work {
   }
 };
 
-Error not_whole(const Value& value, const std::string& name) {
-  return Error(ErrorCode::kInvalidArgument, "the full state must hold whole tensors")
-      .of_tensor(name)
-      .found(kind_name(value));
-}
-
 Result<Work> work_on_keys(const Dict& full, std::span<const std::string> names, const Dict& local,
                           const ProcessGroup& group) {
   Work work;
@@ -46,7 +40,7 @@ Result<Work> work_on_keys(const Dict& full, std::span<const std::string> names, 
       return Error(ErrorCode::kNotFound, "the full state has no such key").of_tensor(name);
     const Value& value = full.items[key->second].second;
     const auto* tensor = value.get_if<Tensor>();
-    if (!tensor) return not_whole(value, name);
+    if (!tensor) return internal::not_whole(value).of_tensor(name);
     work.add(name, *tensor);
   }
   SHARDKIT_TRY(work.find_targets(local, internal::index_keys(local), group));
@@ -61,7 +55,8 @@ Result<Work> work_on_all(const Dict& full, const Dict& local, const ProcessGroup
     if (!name)
       return Error(ErrorCode::kInvalidArgument, "a key of the full state is no text")
           .found(kind_name(key));
-    if (value.get_if<DTensor>() || value.get_if<ShardedTensor>()) return not_whole(value, *name);
+    if (value.get_if<DTensor>() || value.get_if<ShardedTensor>())
+      return internal::not_whole(value).of_tensor(*name);
     const auto* tensor = value.get_if<Tensor>();
     if (!tensor) {
       work.others.emplace_back(*name, value);

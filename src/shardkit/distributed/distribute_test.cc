@@ -7,13 +7,13 @@
 namespace shardkit {
 namespace {
 
-using testing::dict_of;
 using testing::empty_dtensor;
 using testing::entry;
 using testing::expect_all_fail;
 using testing::expect_all_ok;
 using testing::float_tensor;
 using testing::floats;
+using testing::make_dict;
 using testing::make_sharding;
 using testing::meta_tensor;
 
@@ -40,9 +40,9 @@ std::vector<std::vector<float>> kept(Dims mesh, std::vector<Placement> placement
   std::vector<std::vector<float>> parts(static_cast<std::size_t>(size));
   for (const bool meta : {false, true})
     expect_all_ok(static_cast<int>(size), [&](ProcessGroup& group) -> Status {
-      Dict local = dict_of(
+      Dict local = make_dict(
           {{"w", empty_dtensor(DType::kFloat32, sharding, group.rank(), meta, order)}});
-      SHARDKIT_TRY(distribute_state_dict(dict_of({{"w", counting(rows)}}), local, group));
+      SHARDKIT_TRY(distribute_state_dict(make_dict({{"w", counting(rows)}}), local, group));
       auto& part = parts[static_cast<std::size_t>(group.rank())];
       const auto values = floats(entry<DTensor>(local, "w").local);
       if (meta) {
@@ -85,25 +85,25 @@ TEST(Distribute, EachKindOfEntry) {
     const Tensor plain = float_tensor({4}, {9, 9, 9, 9});
     const Tensor rows = float_tensor({2}, {9, 9});
     const Tensor outside = float_tensor({0}, {});
-    Dict local = dict_of({{"plain", plain},
-                          {"rows", DTensor{rows, sharding}},
-                          {"meta", meta_tensor(DType::kFloat32, {4})},
-                          {"none", None{}},
-                          {"number", std::int64_t{3}},
-                          {"epoch", std::int64_t{3}},
-                          {"extra", float_tensor({1}, {8})}});
+    Dict local = make_dict({{"plain", plain},
+                            {"rows", DTensor{rows, sharding}},
+                            {"meta", meta_tensor(DType::kFloat32, {4})},
+                            {"none", None{}},
+                            {"number", std::int64_t{3}},
+                            {"epoch", std::int64_t{3}},
+                            {"extra", float_tensor({1}, {8})}});
     if (group.rank() == 0) local.items.emplace_back(Value("outside"), DTensor{outside, elsewhere});
     const Tensor whole = counting(4);
-    const Dict full = dict_of({{"plain", whole},
-                               {"rows", whole},
-                               {"meta", whole},
-                               {"none", whole},
-                               {"number", whole},
-                               {"outside", whole},
-                               {"absent", whole},
-                               {"scalar", float_tensor({}, {5})},
-                               {"epoch", std::int64_t{7}},
-                               {"text", std::string("x")}});
+    const Dict full = make_dict({{"plain", whole},
+                                 {"rows", whole},
+                                 {"meta", whole},
+                                 {"none", whole},
+                                 {"number", whole},
+                                 {"outside", whole},
+                                 {"absent", whole},
+                                 {"scalar", float_tensor({}, {5})},
+                                 {"epoch", std::int64_t{7}},
+                                 {"text", std::string("x")}});
     SHARDKIT_TRY(distribute_state_dict(full, local, group));
     const std::vector<float> all{0, 1, 2, 3};
     // In place.
@@ -137,11 +137,11 @@ TEST(Distribute, ScalarsFindTheirTargets) {
   expect_all_ok(2, [](ProcessGroup& group) -> Status {
     const auto sharding = make_sharding({2}, {0, 1}, {Replicate{}}, {});
     const Tensor plain = float_tensor({}, {1});
-    Dict local = dict_of({{"a", plain},
-                          {"b", DTensor{float_tensor({}, {1}), sharding}},
-                          {"c", None{}}});
+    Dict local = make_dict({{"a", plain},
+                            {"b", DTensor{float_tensor({}, {1}), sharding}},
+                            {"c", None{}}});
     const Tensor five = float_tensor({}, {5});
-    const Dict full = dict_of({{"a", five}, {"b", five}, {"c", five}});
+    const Dict full = make_dict({{"a", five}, {"b", five}, {"c", five}});
     SHARDKIT_TRY(distribute_state_dict(full, local, group));
     EXPECT_EQ(floats(plain), std::vector<float>{5});
     EXPECT_EQ(floats(entry<DTensor>(local, "b").local), std::vector<float>{5});
@@ -160,8 +160,8 @@ TEST(Distribute, ViewsOnBothSides) {
     rows.strides = {4, 2};
     rows.offset = 1;
     if (group.rank() == 1) rows.shape = {1, 2};
-    Dict local = dict_of({{"w", DTensor{rows, make_sharding({2}, {0, 1}, {Shard{0}}, {3, 2})}}});
-    SHARDKIT_TRY(distribute_state_dict(dict_of({{"w", whole}}), local, group));
+    Dict local = make_dict({{"w", DTensor{rows, make_sharding({2}, {0, 1}, {Shard{0}}, {3, 2})}}});
+    SHARDKIT_TRY(distribute_state_dict(make_dict({{"w", whole}}), local, group));
     Tensor memory = rows;
     memory.shape = {8};
     memory.strides = {1};
@@ -174,9 +174,9 @@ TEST(Distribute, ViewsOnBothSides) {
 
 TEST(Distribute, NamedTensorsAlone) {
   expect_all_ok(2, [](ProcessGroup& group) -> Status {
-    Dict local = dict_of({{"a", float_tensor({1}, {0})}, {"b", float_tensor({1}, {0})}});
+    Dict local = make_dict({{"a", float_tensor({1}, {0})}, {"b", float_tensor({1}, {0})}});
     const Tensor one = float_tensor({1}, {1});
-    const Dict full = dict_of({{"a", one}, {"b", one}, {"c", one}, {"n", std::int64_t{1}}});
+    const Dict full = make_dict({{"a", one}, {"b", one}, {"c", one}, {"n", std::int64_t{1}}});
     const std::vector<std::string> keys{"c", "b"};
     SHARDKIT_TRY(distribute_tensors(full, keys, local, group));
     EXPECT_EQ(floats(entry<Tensor>(local, "a")), std::vector<float>{0});
@@ -186,8 +186,8 @@ TEST(Distribute, NamedTensorsAlone) {
   });
   const auto with_keys = [](std::vector<std::string> keys) {
     return [keys](ProcessGroup& group) {
-      Dict local = dict_of({{"a", float_tensor({1}, {0})}});
-      const Dict full = dict_of({{"a", float_tensor({1}, {1})}, {"n", std::int64_t{1}}});
+      Dict local = make_dict({{"a", float_tensor({1}, {0})}});
+      const Dict full = make_dict({{"a", float_tensor({1}, {1})}, {"n", std::int64_t{1}}});
       return distribute_tensors(full, keys, local, group);
     };
   };
@@ -199,8 +199,8 @@ TEST(Distribute, NamedTensorsAlone) {
 TEST(Distribute, AFullTensorThatIsTheLocalOneStays) {
   expect_all_ok(1, [](ProcessGroup& group) -> Status {
     const Tensor tensor = counting(4);
-    Dict local = dict_of({{"w", tensor}});
-    SHARDKIT_TRY(distribute_state_dict(dict_of({{"w", tensor}}), local, group));
+    Dict local = make_dict({{"w", tensor}});
+    SHARDKIT_TRY(distribute_state_dict(make_dict({{"w", tensor}}), local, group));
     EXPECT_EQ(floats(tensor), (std::vector<float>{0, 1, 2, 3}));
     return {};
   });
@@ -210,8 +210,8 @@ TEST(Distribute, AFullTensorThatIsTheLocalOneStays) {
 void expect_refused(const Value& full, const Value& bad, ErrorCode code, const std::string& text) {
   const Tensor untouched = counting(4);
   expect_all_fail(2, [&](ProcessGroup& group) {
-    Dict local = dict_of({{"w", group.rank() == 0 ? Value(untouched) : bad}});
-    return distribute_state_dict(dict_of({{"w", full}}), local, group);
+    Dict local = make_dict({{"w", group.rank() == 0 ? Value(untouched) : bad}});
+    return distribute_state_dict(make_dict({{"w", full}}), local, group);
   }, code, text);
   EXPECT_EQ(floats(untouched), (std::vector<float>{0, 1, 2, 3}));
 }
@@ -230,6 +230,8 @@ TEST(Distribute, Refusals) {
   expect_refused(whole, DTensor{counting(3), on({1}, Shard{0}, {3})}, kInvalid, "found [3]");
   expect_refused(whole, DTensor{counting(4), on({1, 2}, Shard{0})}, kInvalid,
                  "a device mesh has rank 2, which is not in the process group");
+  expect_refused(whole, DTensor{counting(4), on({2, 3}, Shard{0})}, kInvalid,
+                 "a device mesh has rank 3, which is not in the process group");
   expect_refused(whole, DTensor{counting(4), nullptr}, kInvalid, "no sharding");
   expect_refused(whole, DTensor{counting(4), on({0, 1}, Partial{})}, ErrorCode::kUnsupported,
                  "not split into Partial addends: tensor 'w', found P(sum)");
@@ -270,8 +272,8 @@ TEST(Distribute, AKeyThatIsNoText) {
 TEST(Distribute, ARankThatDoesNotComeIsAnErrorInTime) {
   const auto statuses = run_ranks(3, [](ProcessGroup& group) -> Status {
     if (group.rank() == 2) return {};
-    Dict local = dict_of({{"w", counting(4)}});
-    return distribute_state_dict(dict_of({{"w", counting(4)}}), local, group);
+    Dict local = make_dict({{"w", counting(4)}});
+    return distribute_state_dict(make_dict({{"w", counting(4)}}), local, group);
   }, {std::chrono::seconds(20)});
   for (const std::size_t rank : {0u, 1u})
     EXPECT_THAT(statuses[rank], testing::Fails(ErrorCode::kPeer, "rank 2"));

@@ -10,6 +10,7 @@
 #include "shardkit/base/checked_math.h"
 #include "shardkit/checkpoint/rank_order.h"
 #include "shardkit/checkpoint/read_alike.h"
+#include "shardkit/transfer/element_range.h"
 
 namespace shardkit::internal {
 namespace {
@@ -42,9 +43,7 @@ Result<std::shared_ptr<const DeviceMesh>> as_held(const Sharding& sharding, Rank
   const Dims strides = contiguous_strides(mesh.shape());
   std::vector<std::int64_t> ranks(mesh.ranks().size(), -1);
   for (const std::int64_t rank : mesh.ranks()) {
-    const Dims coordinate = shard_coordinate(sharding, rank, order);
-    std::int64_t cell = 0;
-    for (std::size_t d = 0; d < strides.size(); ++d) cell += coordinate[d] * strides[d];
+    const std::int64_t cell = position_of(shard_coordinate(sharding, rank, order), strides);
     std::int64_t& taken = ranks[static_cast<std::size_t>(cell)];
     if (taken >= 0)
       return Error(ErrorCode::kIncomplete,

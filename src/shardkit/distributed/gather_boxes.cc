@@ -8,18 +8,9 @@
 #include "shardkit/distributed/box_run_internal.h"
 #include "shardkit/layout/tiling.h"
 #include "shardkit/tensor/strided_copy.h"
+#include "shardkit/transfer/element_range.h"
 
 namespace shardkit::internal {
-namespace {
-
-std::int64_t element_at(const Dims& index, const Dims& strides) {
-  std::int64_t element = 0;
-  for (std::size_t d = 0; d < index.size(); ++d) element += index[d] * strides[d];
-  return element;
-}
-
-}  // namespace
-
 Result<BoxGather> BoxGather::make(DType dtype, Dims shape, std::vector<HeldParts> parts,
                                   std::vector<bool> targets) {
   std::vector<Box> boxes;
@@ -105,8 +96,8 @@ void BoxGather::place(std::size_t rank, const std::byte* sent, std::byte* whole)
   for (const HeldPart& part : parts_[rank]) {
     const Dims part_strides = contiguous_strides(part.shape);
     for (const BoxPair& pair : part.boxes) {
-      const std::byte* from = sent + element_at(pair.local_offset, part_strides) * item;
-      std::byte* to = whole + element_at(pair.global.offset, strides) * item;
+      const std::byte* from = sent + position_of(pair.local_offset, part_strides) * item;
+      std::byte* to = whole + position_of(pair.global.offset, strides) * item;
       if (from != to) strided_copy(item, pair.global.shape, from, part_strides, to, strides);
     }
     sent += *element_count(part.shape) * item;

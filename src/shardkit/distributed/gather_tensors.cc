@@ -12,6 +12,7 @@
 
 #include "shardkit/base/checked_math.h"
 #include "shardkit/collective/agreement.h"
+#include "shardkit/distributed/box_run_internal.h"
 #include "shardkit/distributed/dtensor_layout_internal.h"
 #include "shardkit/distributed/gather_boxes_internal.h"
 #include "shardkit/distributed/mesh_groups.h"
@@ -26,12 +27,6 @@ namespace {
 using Bytes = std::span<std::byte>;
 
 std::size_t to_size(std::int64_t bytes) { return static_cast<std::size_t>(bytes); }
-
-Bytes bytes_of(const Tensor& dense) {
-  const std::size_t bytes = to_size(dense.bytes());
-  if (bytes == 0) return {};
-  return {dense.storage->memory()->data + dense.offset * item_bytes(dense.dtype), bytes};
-}
 
 // What this rank does for one tensor.
 struct Job {
@@ -221,9 +216,8 @@ Bytes Gathering::dense(const Job& job, Bytes into, std::size_t& used) {
   std::size_t at = 0;
   for (const Tensor& tensor : job.mine) {
     if (tensor.numel() == 0) continue;
-    strided_copy(item_bytes(tensor.dtype), tensor.shape,
-                 tensor.storage->memory()->data + tensor.offset * item_bytes(tensor.dtype),
-                 tensor.strides, into.data() + at, contiguous_strides(tensor.shape));
+    strided_copy(item_bytes(tensor.dtype), tensor.shape, *first_element(tensor), tensor.strides,
+                 into.data() + at, contiguous_strides(tensor.shape));
     at += to_size(tensor.bytes());
   }
   return into;

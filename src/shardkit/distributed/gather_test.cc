@@ -18,7 +18,6 @@ namespace shardkit {
 namespace {
 
 using testing::dense_bytes;
-using testing::dict_of;
 using testing::entry;
 using testing::expect_all_fail;
 using testing::expect_all_ok;
@@ -411,7 +410,7 @@ class OneRankFails : public ::testing::Test {
     const auto sharding = make_sharding({3}, {0, 1, 2}, {Shard{0}}, {6});
     expect_all_fail(3, [&](ProcessGroup& group) -> Status {
       const DTensor part{float_tensor({2}, {1, 2}), sharding};
-      Dict state = dict_of({{"w", part}, {"x", part}});
+      Dict state = make_dict({{"w", part}, {"x", part}});
       GatherOptions options;
       if (group.rank() == 1) spoil(state, options);
       SHARDKIT_TRY(gather_state_dict(state, group, options));

@@ -13,6 +13,7 @@
 
 #include "shardkit/collective/agreement.h"
 #include "shardkit/distributed/form_message.h"
+#include "shardkit/distributed/mesh_groups.h"
 #include "shardkit/state/pair_walk_internal.h"
 
 namespace shardkit {
@@ -46,21 +47,23 @@ Result<StatePath> decode_path(const Value& value) {
 }
 
 // A rank's own tensors must mean something before they are told to others.
-Status check_own(const Value& form) {
+Status check_own(const Value& form, const ProcessGroup& group) {
   if (const auto* dtensor = form.get_if<DTensor>()) {
     if (!dtensor->sharding || !dtensor->sharding->mesh)
       return Error(ErrorCode::kInvalidArgument, "a DTensor has no sharding or no mesh");
     SHARDKIT_TRY(check_sharding(*dtensor->sharding));
+    SHARDKIT_TRY(check_ranks(*dtensor->sharding->mesh, group));
   }
   for (const Tensor* tensor : internal::local_tensors(form)) SHARDKIT_TRY(check_view(*tensor));
   return {};
 }
 
-Result<std::string> encode(const std::vector<TensorForm>& tensors, std::string_view options) {
+Result<std::string> encode(const std::vector<TensorForm>& tensors, std::string_view options,
+                           const ProcessGroup& group) {
   List list;
   std::set<std::string> known;
   for (const auto& [path, form] : tensors) {
-    Status status = check_own(form);
+    Status status = check_own(form, group);
     if (status.ok() && !known.insert(tuple_text(path)).second)
       status = Error(ErrorCode::kInvalidArgument, "two tensors have the same path");
     if (!status.ok()) return std::move(status).error().of_tensor(internal::shown_place(path));
@@ -92,7 +95,7 @@ std::optional<std::string> joint_difference(const Value& a, const Value& b) {
 Result<JointForms> JointForms::exchange(ProcessGroup& group,
                                         Result<std::vector<TensorForm>> mine,
                                         std::string_view options) {
-  auto message = mine.ok() ? encode(*mine, options)
+  auto message = mine.ok() ? encode(*mine, options, group)
                            : Result<std::string>(std::move(mine).error());
   SHARDKIT_ASSIGN(const auto messages, exchange_messages(group, std::move(message)));
   JointForms forms;
@@ -146,11 +149,6 @@ Status JointForms::check(int group_size) const {
       std::span<const std::int64_t> partners = dtensor ? dtensor->sharding->mesh->ranks() : all;
       if (partners.front() != rank) partners = partners.first(1);
       for (const std::int64_t partner : partners) {
-        if (partner >= group_size)
-          return disagreement(fmt::format("a device mesh has rank {}, which is not in the process "
-                                          "group", partner), name)
-              .expected(fmt::format("ranks below {}", group_size))
-              .found(to_string(*dtensor->sharding->mesh));
         const auto theirs = by_rank.find(static_cast<int>(partner));
         if (theirs == by_rank.end())
           return disagreement(fmt::format("rank {} has no tensor there, which rank {} shares with "

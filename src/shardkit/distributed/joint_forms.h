@@ -23,7 +23,8 @@ struct TensorForm {
 ///
 /// What must hold, does: the members of a DTensor's mesh all have it, with the same dtype, mesh,
 /// placements, order of sharding and global shape; all ranks have a ShardedTensor, with the same
-/// dtype, shape and shards. Ranks outside a DTensor's mesh may have what they like at its path.
+/// dtype, shape and shards. Ranks outside a DTensor's mesh may have what they like at its path, but
+/// no mesh names a rank outside the group.
 class JointForms {
  public:
   /// Collective; every rank with its own tensors, or the reason why it cannot go on.

@@ -104,6 +104,12 @@ TEST(JointForms, ATensorMustBeOnItsWholeMesh) {
                              return {{{{"w"}}, row_shard({0, 1, 2})}};
                            }),
                   kInvalid, "a device mesh has rank 2, which is not in the process group");
+  // The group of ranks 2 and 3 has itself ranks 0 and 1; the mesh names those of all ranks.
+  expect_all_fail(exchange(2,
+                           [](int) -> std::vector<TensorForm> {
+                             return {{{{"w"}}, row_shard({2, 3})}};
+                           }),
+                  kInvalid, "a device mesh has rank 3, which is not in the process group");
   expect_all_fail(exchange(2,
                            [](int rank) -> std::vector<TensorForm> {
                              return {{{{"w"}}, sharded(3 + rank)}};

@@ -11,12 +11,12 @@
 namespace shardkit {
 namespace {
 
-using testing::dict_of;
 using testing::empty_dtensor;
 using testing::expect;
 using testing::Fails;
 using testing::gloo_test_options;
 using testing::IsOk;
+using testing::make_dict;
 using testing::make_sharding;
 using testing::numbered_tensor;
 using testing::run_processes;
@@ -121,12 +121,12 @@ void expect_all_steps_survived(const std::function<Status(ProcessGroup&)>& opera
 const Dims kShape = {64, 300};  // shards larger than what goes along with a message
 
 Dict full_state() {
-  return dict_of({{"w", numbered_tensor(DType::kFloat32, kShape, 1)},
-                  {"b", numbered_tensor(DType::kFloat32, {3}, 2)}});
+  return make_dict({{"w", numbered_tensor(DType::kFloat32, kShape, 1)},
+                    {"b", numbered_tensor(DType::kFloat32, {3}, 2)}});
 }
 
 Dict local_state(int rank) {
-  return dict_of(
+  return make_dict(
       {{"w", empty_dtensor(DType::kFloat32, make_sharding({kRanks}, {0, 1, 2}, {Shard{0}}, kShape),
                            rank)},
        {"b", make_cpu_tensor(DType::kFloat32, {3}).value()}});
@@ -157,10 +157,10 @@ TEST(KilledRanks, GatherStateDict) {
     };
     // In turn: rows straight into their place, columns, addends, and a part of the ranks, which
     // needs a subgroup.
-    const Dict state = dict_of({{"rows", tensor(over({0, 1, 2}, Shard{0}))},
-                                {"columns", tensor(over({0, 1, 2}, Shard{1}))},
-                                {"sums", tensor(over({0, 1, 2}, Partial{ReduceOp::kSum}))},
-                                {"pair", tensor(over({0, 1}, Shard{0}))}});
+    const Dict state = make_dict({{"rows", tensor(over({0, 1, 2}, Shard{0}))},
+                                  {"columns", tensor(over({0, 1, 2}, Shard{1}))},
+                                  {"sums", tensor(over({0, 1, 2}, Partial{ReduceOp::kSum}))},
+                                  {"pair", tensor(over({0, 1}, Shard{0}))}});
     SHARDKIT_TRY(gather_state_dict(state, group));
     return {};
   });

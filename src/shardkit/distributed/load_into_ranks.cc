@@ -9,12 +9,14 @@
 #include <utility>
 
 #include "shardkit/collective/agreement.h"
-#include "shardkit/distributed/box_loader_internal.h"
 #include "shardkit/distributed/targets_internal.h"
 #include "shardkit/io/file_cache.h"
 #include "shardkit/plan/plan.h"
+#include "shardkit/state/memory.h"
 #include "shardkit/state/pair_walk_internal.h"
 #include "shardkit/tensor/accumulate.h"
+#include "shardkit/transfer/element_range.h"
+#include "shardkit/transfer/range_reader.h"
 
 namespace shardkit {
 namespace {
@@ -23,6 +25,7 @@ using internal::Target;
 
 /// Files that a rank keeps open: with many ranks in a process, still fewer than it may have.
 constexpr std::size_t kOpenFiles = 16;
+constexpr std::size_t kBufferBytes = 1 << 20;
 
 struct Work {
   std::vector<const CatalogTensor*> sources;
@@ -31,12 +34,19 @@ struct Work {
   LoadIntoRanksReport report;
 };
 
+Status check_not_guessed(const CatalogTensor& tensor) {
+  if (!tensor.guessed) return {};
+  return Error(ErrorCode::kIncomplete,
+               "the checkpoint has plain tensors alone, which may be chunks or replicas; "
+               "open_checkpoint() with PlainTensors::kConcat or kReplicate decides")
+      .of_tensor(tensor.name);
+}
+
 Status check_readable(const CatalogTensor& tensor) {
-  if (tensor.guessed)
-    return Error(ErrorCode::kIncomplete,
-                 "the checkpoint has plain tensors alone, which may be chunks or replicas; "
-                 "open_checkpoint() with PlainTensors::kConcat or kReplicate decides")
-        .of_tensor(tensor.name);
+  SHARDKIT_TRY(check_not_guessed(tensor));
+  if (const Fold* fold = tensor.fold.get())
+    for (const CatalogTensor* part : {fold->a.get(), fold->b.get(), fold->magnitude.get()})
+      if (part) SHARDKIT_TRY(check_not_guessed(*part));
   SHARDKIT_TRY(prove_whole(tensor));
   if (!tensor.reduction) return {};
   auto wide = accumulator_dtype(*tensor.reduction, tensor.dtype);
@@ -78,12 +88,19 @@ Result<Work> prepare(const Catalog& catalog, const Dict& local, const ProcessGro
 Status read_all(FileSystem& fs, const Work& work, std::span<const Target> targets,
                 const internal::JointTargets& joint, int rank) {
   FileCache files(fs, kOpenFiles);
-  internal::BoxLoader loader(files);
-  for (const Target& target : targets)
-    for (const BoxPair& box : joint.boxes(work.tensors[target.tensor], rank))
-      if (auto status = loader.load(*work.sources[target.tensor], box, target.local());
+  RangeReader reader(files, kBufferBytes);
+  for (const Target& target : targets) {
+    const PieceIndex pieces(*work.sources[target.tensor]);
+    const Tensor& local = target.local();
+    SHARDKIT_ASSIGN(std::byte* const first, first_element(local));
+    for (const BoxPair& box : joint.boxes(work.tensors[target.tensor], rank)) {
+      std::byte* const at =
+          first + position_of(box.local_offset, local.strides) * item_bytes(local.dtype);
+      if (auto status = reader.read_box(pieces, box.global, local.dtype, at, local.strides);
           !status.ok())
         return std::move(status).error().of_tensor(work.tensors[target.tensor].name);
+    }
+  }
   return {};
 }
 

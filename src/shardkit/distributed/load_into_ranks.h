@@ -31,7 +31,8 @@ struct LoadIntoRanksReport {
 /// A DTensor gets its boxes, a plain tensor the whole; both in place, with their own strides. A
 /// meta tensor is replaced by one in memory of its own. A DTensor on a mesh without this rank, and
 /// what is no tensor, stays as it is. Of a checkpoint's replicas the one with the lowest rank is
-/// read; Partial addends are reduced as in a merge.
+/// read; Partial addends are reduced as in a merge, and so are adapters that the catalog folds in
+/// (CatalogTensor::fold).
 ///
 /// Each rank reads its own boxes alone, straight into place where nothing is cast or reduced. Where
 /// a box's rows lie scattered in a file, gaps of less than 4 KiB between them are read along: that
@@ -51,7 +52,9 @@ struct LoadIntoRanksReport {
 /// - kIo, kNotFound: a file cannot be read. Tensors in memory then hold unspecified bytes, and
 ///   nothing else of the local states has changed. So it is after a kPeer.
 ///
-/// Memory beside the new tensors: some MiB a rank. Cost: two exchanges, and the bytes of the boxes.
+/// Memory beside the new tensors: some MiB a rank, and with folds what a FoldReader holds. Cost: two
+/// exchanges, and the bytes of the boxes; with folds also one factor whole and the other's rows, of
+/// DoRA the whole rows.
 Result<LoadIntoRanksReport> load_into_ranks(FileSystem& fs, const Catalog& catalog, Dict& local,
                                    ProcessGroup& group, const LoadIntoRanksOptions& options = {});
 

@@ -19,11 +19,11 @@ namespace shardkit {
 namespace {
 
 using testing::dense_bytes;
-using testing::dict_of;
 using testing::empty_dtensor;
 using testing::entry;
 using testing::expect_all_fail;
 using testing::expect_all_ok;
+using testing::make_dict;
 using testing::make_sharding;
 using testing::meta_tensor;
 using testing::part_bytes;
@@ -196,6 +196,103 @@ TEST(LoadIntoRanks, ScatteredRowsAreReadOnce) {
   });
 }
 
+std::vector<float> widened(const Tensor& tensor) {
+  const std::string bytes = dense_bytes(tensor);
+  std::vector<float> values(static_cast<std::size_t>(tensor.numel()));
+  convert(tensor.dtype, std::as_bytes(std::span(bytes)), DType::kFloat32,
+          std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+/// W + scale * B A in fp32, by the rule of tensor/low_rank.h, rounded to W's dtype.
+Tensor folded(const Tensor& w, const Tensor& a, const Tensor& b, float scale) {
+  std::vector<float> sums = widened(w);
+  const std::vector<float> left = widened(b), right = widened(a);
+  const auto columns = static_cast<std::size_t>(a.shape[1]);
+  const auto rank = static_cast<std::size_t>(a.shape[0]);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    float sum = 0;
+    for (std::size_t k = 0; k < rank; ++k) {
+      const volatile float product =
+          left[i / columns * rank + k] * right[k * columns + i % columns];
+      sum += product;
+    }
+    const volatile float scaled = scale * sum;
+    sums[i] += scaled;
+  }
+  Tensor rounded = make_cpu_tensor(w.dtype, w.shape).value();
+  convert(DType::kFloat32, std::as_bytes(std::span(sums)), w.dtype,
+          {rounded.storage->memory()->data, static_cast<std::size_t>(rounded.bytes())});
+  return rounded;
+}
+
+// What take_lora_apart() makes of a checkpoint, with folds.
+TEST(LoadIntoRanks, AdaptersAreFoldedInToWhatARankKeeps) {
+  const std::string folder = fixture("torch-2.13.0/lora_bf16_w2");
+  const Dict stored = expected_tensors(folder);
+  Catalog catalog = open_fixture(folder);
+  std::map<std::string, Tensor> expected;
+  const std::string kBase = "base_layer.weight";
+  for (CatalogTensor& weight : catalog.tensors) {
+    if (!weight.name.ends_with(kBase)) continue;
+    const std::string module = weight.name.substr(0, weight.name.size() - kBase.size());
+    const std::string names[] = {module + "lora_A.default.weight",
+                                 module + "lora_B.default.weight"};
+    auto fold = std::make_shared<Fold>();
+    for (const CatalogTensor& part : catalog.tensors)
+      for (const std::size_t i : {0, 1})
+        if (part.name == names[i])
+          (i == 0 ? fold->a : fold->b) = std::make_shared<const CatalogTensor>(part);
+    fold->scale = 16.0 / 4;
+    weight.fold = fold;
+    expected[weight.name] =
+        folded(entry<Tensor>(stored, weight.name), entry<Tensor>(stored, names[0]),
+               entry<Tensor>(stored, names[1]), 4);
+  }
+  ASSERT_EQ(expected.size(), 4u);
+  // Shards of an adapter alone are plain tensors, whatever the base is.
+  Catalog guessed = catalog;
+  for (CatalogTensor& weight : guessed.tensors) {
+    if (!weight.fold) continue;
+    auto fold = std::make_shared<Fold>(*weight.fold);
+    auto part = std::make_shared<CatalogTensor>(*fold->b);
+    part->guessed = true;
+    fold->b = part;
+    weight.fold = fold;
+  }
+  const auto& [first, first_whole] = *expected.begin();
+  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
+    Dict local = make_dict({{first, meta_tensor(first_whole.dtype, first_whole.shape)}});
+    SHARDKIT_TRY(load_into_ranks(posix_file_system(), guessed, local, group));
+    return {};
+  }, ErrorCode::kIncomplete, "chunks or replicas");
+  for (const int size : {1, 2, 3, 8}) {
+    for (std::size_t choice = 0; choice < 6; ++choice) {
+      expect_all_ok(size, [&](ProcessGroup& group) -> Status {
+        Dict local;
+        for (const auto& [name, whole] : expected) {
+          const auto sharding = layout(choice, size, whole.shape);
+          local.items.emplace_back(
+              name, sharding ? Value(empty_dtensor(whole.dtype, sharding, group.rank(), true))
+                             : Value(meta_tensor(whole.dtype, whole.shape)));
+        }
+        SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
+        for (const auto& [key, value] : local.items) {
+          const Tensor& whole = expected.at(*key.get_if<std::string>());
+          const auto* dtensor = value.get_if<DTensor>();
+          EXPECT_EQ(dense_bytes(dtensor ? dtensor->local : *value.get_if<Tensor>()),
+                    dtensor ? part_bytes(whole, *dtensor->sharding,
+                                         *dtensor->sharding->mesh->coordinate_of(group.rank()))
+                            : dense_bytes(whole))
+              << *key.get_if<std::string>() << ", layout " << choice << " on " << size;
+        }
+        return {};
+      });
+      if (HasFailure()) return;
+    }
+  }
+}
+
 constexpr const char* kPlacements = "torch-2.13.0/placements_fp32_w4";
 
 TEST(LoadIntoRanks, PartsOfACheckpoint) {
@@ -207,9 +304,9 @@ TEST(LoadIntoRanks, PartsOfACheckpoint) {
     const std::string mine = first ? "vector" : "partial_sum";
     const auto sharding = make_sharding({1}, {group.rank()}, {Shard{0}},
                                         entry<Tensor>(expected, mine).shape);
-    Dict local = dict_of({{mine, empty_dtensor(DType::kFloat32, sharding, group.rank(), true)},
-                          {"step", std::int64_t{4}},
-                          {"replicate", None{}}});
+    Dict local = make_dict({{mine, empty_dtensor(DType::kFloat32, sharding, group.rank(), true)},
+                            {"step", std::int64_t{4}},
+                            {"replicate", None{}}});
     SHARDKIT_ASSIGN(const LoadIntoRanksReport report,
                     load_into_ranks(posix_file_system(), catalog, local, group));
     EXPECT_EQ(dense_bytes(entry<DTensor>(local, mine).local),
@@ -227,9 +324,9 @@ TEST(LoadIntoRanks, FloatsAreCastWhenAsked) {
   const Catalog catalog = open_fixture(fixture(kPlacements));
   const Dict expected = expected_tensors(fixture(kPlacements));
   const auto local_state = [] {
-    return dict_of({{"shard1", meta_tensor(DType::kBFloat16, {3, 7})},
-                    {"partial_sum", meta_tensor(DType::kBFloat16, {3, 3})},
-                    {"vector", meta_tensor(DType::kFloat64, {5})}});
+    return make_dict({{"shard1", meta_tensor(DType::kBFloat16, {3, 7})},
+                      {"partial_sum", meta_tensor(DType::kBFloat16, {3, 3})},
+                      {"vector", meta_tensor(DType::kFloat64, {5})}});
   };
   expect_all_ok(1, [&](ProcessGroup& group) -> Status {
     Dict local = local_state();
@@ -252,7 +349,7 @@ TEST(LoadIntoRanks, FloatsAreCastWhenAsked) {
   }, ErrorCode::kInvalidArgument,
                   "than the whole: tensor 'shard1', expected float32, found bfloat16");
   expect_all_fail(2, [&](ProcessGroup& group) -> Status {
-    Dict local = dict_of({{"plain_zero_dim", meta_tensor(DType::kFloat32, {})}});
+    Dict local = make_dict({{"plain_zero_dim", meta_tensor(DType::kFloat32, {})}});
     SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group,
                                  {.convert_floats = true}));
     return {};
@@ -262,7 +359,7 @@ TEST(LoadIntoRanks, FloatsAreCastWhenAsked) {
 TEST(LoadIntoRanks, NamesThatTheCheckpointLacks) {
   const Catalog catalog = open_fixture(fixture(kPlacements));
   expect_all_fail(3, [&](ProcessGroup& group) -> Status {
-    Dict local = dict_of({{"vector", meta_tensor(DType::kFloat32, {5})}});
+    Dict local = make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}});
     if (group.rank() == 1) {
       local.items.emplace_back(Value("no.weight"), meta_tensor(DType::kFloat32, {5}));
       local.items.emplace_back(Value("no.bias"), meta_tensor(DType::kFloat32, {5}));
@@ -277,8 +374,8 @@ TEST(LoadIntoRanks, ACheckpointThatIsNotWhole) {
   for (CatalogTensor& tensor : catalog.tensors)
     if (tensor.name == "shard1") tensor.pieces.pop_back();
   expect_all_fail(2, [&](ProcessGroup& group) -> Status {
-    Dict local = group.rank() == 0 ? dict_of({{"vector", meta_tensor(DType::kFloat32, {5})}})
-                                   : dict_of({{"shard1", meta_tensor(DType::kFloat32, {3, 7})}});
+    Dict local = group.rank() == 0 ? make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}})
+                                   : make_dict({{"shard1", meta_tensor(DType::kFloat32, {3, 7})}});
     SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
     return {};
   }, ErrorCode::kIncomplete, "tensor 'shard1'");
@@ -313,7 +410,7 @@ TEST(LoadIntoRanks, AFileThatCannotBeReadIsAnErrorOnAllRanks) {
                                    ? testing::Fault{testing::CallKind::kRead, 1}
                                    : testing::Fault{});
     const auto fs = make_posix_file_system(calls);
-    Dict local = dict_of({{"vector", meta_tensor(DType::kFloat32, {5})}});
+    Dict local = make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}});
     auto report = load_into_ranks(*fs, catalog, local, group);
     EXPECT_TRUE(entry<Tensor>(local, "vector").storage->is_meta());
     if (!report.ok()) return std::move(report).error();
@@ -325,7 +422,7 @@ TEST(LoadIntoRanks, ARankThatDoesNotComeIsAnErrorInTime) {
   const Catalog catalog = open_fixture(fixture(kPlacements));
   const auto statuses = run_ranks(3, [&](ProcessGroup& group) -> Status {
     if (group.rank() == 1) return {};
-    Dict local = dict_of({{"vector", meta_tensor(DType::kFloat32, {5})}});
+    Dict local = make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}});
     SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
     return {};
   }, {std::chrono::seconds(20)});

@@ -29,13 +29,7 @@ Status check_mesh(const DeviceMesh& mesh, const ProcessGroup& world) {
   if (mesh.shape().size() > 64)
     return Error(ErrorCode::kInvalidArgument, "a device mesh has more than 64 dimensions")
         .found(to_string(mesh));
-  const auto highest = std::max_element(mesh.ranks().begin(), mesh.ranks().end());
-  if (*highest < world.size()) return {};
-  return Error(ErrorCode::kInvalidArgument,
-               fmt::format("a device mesh has rank {}, which is not in the process group",
-                           *highest))
-      .expected(fmt::format("ranks below {}", world.size()))
-      .found(to_string(mesh));
+  return check_ranks(mesh, world);
 }
 
 // The lists that this rank needs, as a message.
@@ -93,6 +87,16 @@ std::vector<std::vector<const RankList*>> make_rounds(const std::set<RankList>& 
 }
 
 }  // namespace
+
+Status check_ranks(const DeviceMesh& mesh, const ProcessGroup& group) {
+  const auto highest = std::max_element(mesh.ranks().begin(), mesh.ranks().end());
+  if (*highest < group.size()) return {};
+  return Error(ErrorCode::kInvalidArgument,
+               fmt::format("a device mesh has rank {}, which is not in the process group",
+                           *highest))
+      .expected(fmt::format("ranks below {}", group.size()))
+      .found(to_string(mesh));
+}
 
 std::vector<int> ranks_along(const DeviceMesh& mesh, MeshDims dims, std::int64_t rank) {
   const std::optional<Dims> coordinate = mesh.coordinate_of(rank);

@@ -16,6 +16,10 @@ namespace shardkit {
 /// Some of a mesh's dimensions: bit d is dimension d.
 using MeshDims = std::uint64_t;
 
+/// Checks that a process group has all ranks of a mesh.
+/// @error kInvalidArgument
+Status check_ranks(const DeviceMesh& mesh, const ProcessGroup& group);
+
 /// The ranks that share all coordinates with `rank` but those of `dims`, in the row-major order of
 /// the mesh array. Empty if the rank is no member. Linear in the mesh's size.
 std::vector<int> ranks_along(const DeviceMesh& mesh, MeshDims dims, std::int64_t rank);

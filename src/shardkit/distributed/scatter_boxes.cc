@@ -12,6 +12,7 @@
 #include "shardkit/collective/agreement.h"
 #include "shardkit/collective/message.h"
 #include "shardkit/distributed/box_run_internal.h"
+#include "shardkit/state/memory.h"
 #include "shardkit/tensor/strided_copy.h"
 
 namespace shardkit::internal {
@@ -52,15 +53,6 @@ Tensor dense_view(const Tensor& local, std::byte* data) {
   view.storage = std::make_shared<const Storage>(MemoryBlock{nullptr, data},
                                                  static_cast<std::uint64_t>(local.bytes()));
   return view;
-}
-
-std::byte* first_byte(const Tensor& tensor) {
-  return tensor.storage->memory()->data + tensor.offset * item_bytes(tensor.dtype);
-}
-
-std::span<std::byte> bytes_of(const Tensor& contiguous) {
-  if (contiguous.numel() == 0) return {};
-  return {first_byte(contiguous), static_cast<std::size_t>(contiguous.bytes())};
 }
 
 /// The bytes of boxes that need no packing.
@@ -241,7 +233,7 @@ Status scatter_boxes(ProcessGroup& group, std::span<const Tensor> sources,
     SHARDKIT_TRY(group.scatter(parts, mine, 0));
     if (arrived)
       strided_copy(item_bytes(arrived->dtype), arrived->shape, arrival.get(), arrived->strides,
-                   first_byte(target->local()), target->local().strides);
+                   *first_element(target->local()), target->local().strides);
   }
   return {};
 }

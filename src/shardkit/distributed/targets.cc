@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "shardkit/base/checked_math.h"
+#include "shardkit/distributed/mesh_groups.h"
 #include "shardkit/state/memory.h"
 #include "shardkit/state/pair_walk_internal.h"
 #include "shardkit/tensor/memory_range.h"
 #include "shardkit/tensor/strided_copy.h"
+#include "shardkit/transfer/element_range.h"
 
 namespace shardkit::internal {
 namespace {
@@ -45,14 +47,8 @@ Result<Tensor> writable(const Tensor& tensor, bool& fresh) {
                          to_string(tensor.strides)));
 }
 
-Status check_mesh_placements(const Sharding& sharding, const ProcessGroup& group) {
+Status check_placements(const Sharding& sharding) {
   SHARDKIT_TRY(check_sharding(sharding));
-  const auto& ranks = sharding.mesh->ranks();
-  if (const auto highest = *std::max_element(ranks.begin(), ranks.end()); highest >= group.size())
-    return Error(ErrorCode::kInvalidArgument,
-                 fmt::format("a device mesh has rank {}, which is not in the process group",
-                             highest))
-        .expected(fmt::format("ranks below {}", group.size()));
   for (std::size_t d = 0; d < sharding.placements.size(); ++d)
     if (std::holds_alternative<Partial>(sharding.placements[d]) && sharding.mesh->shape()[d] > 1)
       return Error(ErrorCode::kUnsupported, "a whole tensor is not split into Partial addends")
@@ -72,8 +68,9 @@ Result<bool> make_target(const Value& entry, const TensorInfo& info, const Proce
   if (const auto* dtensor = entry.get_if<DTensor>()) {
     if (!dtensor->sharding || !dtensor->sharding->mesh)
       return Error(ErrorCode::kInvalidArgument, "a DTensor has no sharding or no mesh");
+    SHARDKIT_TRY(check_ranks(*dtensor->sharding->mesh, group));
     if (!dtensor->sharding->mesh->coordinate_of(group.rank())) return false;
-    SHARDKIT_TRY(check_mesh_placements(*dtensor->sharding, group));
+    SHARDKIT_TRY(check_placements(*dtensor->sharding));
     SHARDKIT_TRY(check_info(info, {dtensor->sharding->shape, dtensor->local.dtype}, dtypes));
     SHARDKIT_ASSIGN(Tensor local, writable(dtensor->local, target.fresh));
     target.value = DTensor{std::move(local), dtensor->sharding};
@@ -171,6 +168,11 @@ const Tensor* JointTargets::local_form(const std::string& name, int rank) const 
   return form ? local_tensors(*form).front() : nullptr;
 }
 
+Error not_whole(const Value& value) {
+  return Error(ErrorCode::kInvalidArgument, "the full state must hold whole tensors")
+      .found(kind_name(value));
+}
+
 Result<Tensor> copy_of(const Tensor& tensor) {
   SHARDKIT_ASSIGN(const std::byte* source, first_element(tensor));
   SHARDKIT_ASSIGN(Tensor copy, make_unfilled_cpu_tensor(tensor.dtype, tensor.shape));
@@ -182,14 +184,12 @@ Result<Tensor> copy_of(const Tensor& tensor) {
 
 void copy_boxes(const Tensor& whole, std::span<const BoxPair> boxes, const Tensor& local) {
   const std::int64_t item = item_bytes(whole.dtype);
-  const auto at = [item](const Tensor& tensor, const Dims& index) {
-    std::int64_t element = tensor.offset;
-    for (std::size_t d = 0; d < index.size(); ++d) element += index[d] * tensor.strides[d];
-    return tensor.storage->memory()->data + element * item;
-  };
+  const std::byte* const source = *first_element(whole);
+  std::byte* const target = *first_element(local);
   for (const BoxPair& box : boxes)
-    strided_copy(item, box.global.shape, at(whole, box.global.offset), whole.strides,
-                 at(local, box.local_offset), local.strides);
+    strided_copy(item, box.global.shape,
+                 source + position_of(box.global.offset, whole.strides) * item, whole.strides,
+                 target + position_of(box.local_offset, local.strides) * item, local.strides);
 }
 
 bool is_same_view(const Tensor& a, const Tensor& b) {

@@ -74,6 +74,9 @@ class JointTargets {
   std::map<std::string, std::map<int, std::shared_ptr<const DTensorLayout>>> layouts_;
 };
 
+/// That a full state holds something else than a tensor in its memory.
+Error not_whole(const Value& value);
+
 /// A new contiguous tensor with the same elements.
 /// @error as first_element(), make_unfilled_cpu_tensor()
 Result<Tensor> copy_of(const Tensor& tensor);

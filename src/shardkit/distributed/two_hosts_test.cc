@@ -19,12 +19,12 @@ namespace shardkit {
 namespace {
 
 using testing::dense_bytes;
-using testing::dict_of;
 using testing::empty_dtensor;
 using testing::entry;
 using testing::expect;
 using testing::gloo_test_options;
 using testing::IsOk;
+using testing::make_dict;
 using testing::make_sharding;
 using testing::numbered_tensor;
 using testing::part_bytes;
@@ -149,8 +149,8 @@ TEST(TwoHosts, OperationsBringTheRightBytes) {
     const Tensor bias = numbered_tensor(DType::kFloat32, {3}, 2);
     const auto sharding = rows_of(shape);
     const auto empty = [&] {
-      return dict_of({{"w", empty_dtensor(DType::kFloat32, sharding, rank)},
-                      {"b", make_cpu_tensor(DType::kFloat32, {3}).value()}});
+      return make_dict({{"w", empty_dtensor(DType::kFloat32, sharding, rank)},
+                        {"b", make_cpu_tensor(DType::kFloat32, {3}).value()}});
     };
     const auto holds_its_part = [&](const Dict& local) {
       return expect(dense_bytes(entry<DTensor>(local, "w").local) ==
@@ -160,7 +160,7 @@ TEST(TwoHosts, OperationsBringTheRightBytes) {
     };
     const auto before = cable_bytes();
     Dict local = empty();
-    const Dict full = dict_of({{"w", whole}, {"b", bias}});
+    const Dict full = make_dict({{"w", whole}, {"b", bias}});
     SHARDKIT_TRY(broadcast_state_dict(rank == 0 ? full : Dict(), local, *group));
     SHARDKIT_TRY(holds_its_part(local));
     SHARDKIT_TRY(expect(cable_bytes() - before >= whole.bytes() / kHosts,
@@ -204,8 +204,8 @@ TEST_P(PulledCable, BeforeACall) {
     SHARDKIT_TRY(events.wait_until_pulled());
     const auto start = Clock::now();
     const Tensor weight = numbered_tensor(DType::kFloat32, {64, 300}, 1);
-    Dict local = dict_of({{"w", empty_dtensor(DType::kFloat32, rows_of(weight.shape), rank)}});
-    const Status status = broadcast_state_dict(dict_of({{"w", weight}}), local, *group);
+    Dict local = make_dict({{"w", empty_dtensor(DType::kFloat32, rows_of(weight.shape), rank)}});
+    const Status status = broadcast_state_dict(make_dict({{"w", weight}}), local, *group);
     SHARDKIT_TRY(expect_cut(status, start, kDeadline));
     SHARDKIT_TRY(expect_named(status, rank));
     // The ranks of each host go on by themselves.
@@ -224,7 +224,7 @@ using Operation = std::function<Status(int rank, ProcessGroup&)>;
 
 Operation gather_all(const Dims& shape) {
   return [shape](int rank, ProcessGroup& group) -> Status {
-    const Dict state = dict_of({{"w", empty_dtensor(DType::kFloat32, rows_of(shape), rank)}});
+    const Dict state = make_dict({{"w", empty_dtensor(DType::kFloat32, rows_of(shape), rank)}});
     SHARDKIT_TRY(gather_state_dict(state, group));
     return {};
   };
@@ -233,8 +233,8 @@ Operation gather_all(const Dims& shape) {
 Operation broadcast_all(const Dims& shape) {
   return [shape](int rank, ProcessGroup& group) -> Status {
     Dict full;
-    if (rank == 0) full = dict_of({{"w", make_cpu_tensor(DType::kFloat32, shape).value()}});
-    Dict local = dict_of({{"w", make_cpu_tensor(DType::kFloat32, shape).value()}});
+    if (rank == 0) full = make_dict({{"w", make_cpu_tensor(DType::kFloat32, shape).value()}});
+    Dict local = make_dict({{"w", make_cpu_tensor(DType::kFloat32, shape).value()}});
     return broadcast_state_dict(full, local, group);
   };
 }
@@ -329,8 +329,8 @@ TEST(TwoHosts, ACableThatIsPluggedInAgainInTimeHarmsNothing) {
     SHARDKIT_TRY(events.wait_until_pulled());
     const Tensor whole = numbered_tensor(DType::kFloat32, shape, 1);
     const auto sharding = rows_of(shape);
-    Dict local = dict_of({{"w", empty_dtensor(DType::kFloat32, sharding, rank)}});
-    SHARDKIT_TRY(broadcast_state_dict(dict_of({{"w", whole}}), local, *group));
+    Dict local = make_dict({{"w", empty_dtensor(DType::kFloat32, sharding, rank)}});
+    SHARDKIT_TRY(broadcast_state_dict(make_dict({{"w", whole}}), local, *group));
     return expect(dense_bytes(entry<DTensor>(local, "w").local) ==
                       part_bytes(whole, *sharding, *sharding->mesh->coordinate_of(rank)),
                   "the part of this rank");

@@ -21,6 +21,7 @@
 #include "shardkit/state/value.h"
 #include "shardkit/testing/ranks.h"
 #include "shardkit/testing/tensors.h"
+#include "shardkit/transfer/element_range.h"
 
 namespace shardkit::testing {
 
@@ -39,8 +40,7 @@ inline void for_each_index(const Dims& shape, const std::function<void(const Dim
 
 /// The bytes of one element.
 inline std::string element_at(const Tensor& tensor, const Dims& index) {
-  std::int64_t element = tensor.offset;
-  for (std::size_t d = 0; d < index.size(); ++d) element += index[d] * tensor.strides[d];
+  const std::int64_t element = tensor.offset + position_of(index, tensor.strides);
   const std::int64_t item = item_bytes(tensor.dtype);
   const auto* data = reinterpret_cast<const char*>(tensor.storage->memory()->data);
   return std::string(data + element * item, static_cast<std::size_t>(item));
@@ -112,10 +112,6 @@ inline DTensor empty_dtensor(DType dtype, const std::shared_ptr<const Sharding>&
   const auto coordinate = sharding->mesh->coordinate_of(rank);
   const Dims shape = coordinate ? local_shape(*sharding, *coordinate, order) : Dims{0};
   return {meta ? meta_tensor(dtype, shape) : make_cpu_tensor(dtype, shape).value(), sharding};
-}
-
-inline Dict dict_of(std::initializer_list<std::pair<std::string, Value>> items) {
-  return make_dict(items);
 }
 
 template <class T>

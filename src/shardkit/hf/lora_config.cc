@@ -74,6 +74,22 @@ void read_task_type(const json::Value& root, LoraSettings& settings) {
     settings.task_type = *text;
 }
 
+Status read_bias(const json::Value& root, LoraSettings& settings) {
+  const json::Value* value = root.find("bias");
+  if (value == nullptr || value->is_null()) return {};
+  const auto* text = value->get_if<std::string>();
+  if (text != nullptr && *text == "none") return {};
+  if (text != nullptr && *text == "all") {
+    settings.bias = LoraSettings::Bias::kAll;
+  } else if (text != nullptr && *text == "lora_only") {
+    settings.bias = LoraSettings::Bias::kOfModules;
+  } else {
+    return Error(ErrorCode::kCorrupt, "'bias' is none of none, all, lora_only")
+        .found(text != nullptr ? *text : std::string(json::kind_name(*value)));
+  }
+  return {};
+}
+
 template <class T, class Parse>
 Status read_pattern(const json::Value& root, std::string_view key, Parse parse,
                     std::vector<std::pair<std::string, T>>& pattern) {
@@ -170,6 +186,7 @@ Result<LoraSettings> parse_adapter_config(std::string_view text) {
   SHARDKIT_TRY(read_rank_and_alpha(root, settings));
   SHARDKIT_TRY(read_pattern(root, "rank_pattern", positive_int, settings.rank_pattern));
   SHARDKIT_TRY(read_pattern(root, "alpha_pattern", positive, settings.alpha_pattern));
+  SHARDKIT_TRY(read_bias(root, settings));
   read_task_type(root, settings);
   settings.rslora = is_set(root.find("use_rslora"));
   settings.dora = is_set(root.find("use_dora"));

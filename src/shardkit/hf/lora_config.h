@@ -22,6 +22,9 @@ struct LoraSettings {
   std::optional<bool> fan_in_fan_out;
   std::vector<std::pair<std::string, std::int64_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;
+  /// Which biases of the model were trained with the adapter.
+  enum class Bias { kNone, kAll, kOfModules };
+  Bias bias = Bias::kNone;
   /// init_lora_weights where it is a name. Some change the base weights before training begins.
   std::string initialization;
   /// Options that are set and make an adapter more, or other, than B A; by name.
@@ -35,7 +38,7 @@ struct LoraSettings {
 
 /// Reads an adapter_config.json.
 /// @error kCorrupt     no JSON object; a rank, alpha or pattern that is no number above 0 (but an
-///                     alpha of 0 or null, which is unknown)
+///                     alpha of 0 or null, which is unknown); a bias that peft does not know
 /// @error kUnsupported a peft_type other than LORA
 Result<LoraSettings> parse_adapter_config(std::string_view text);
 

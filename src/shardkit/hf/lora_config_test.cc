@@ -37,6 +37,18 @@ TEST(AdapterConfig, ZeroAndNullAreAnUnknownAlpha) {
     EXPECT_EQ(parse_lora_train_meta(text).value().alpha, std::nullopt) << text;
 }
 
+TEST(AdapterConfig, TellsWhichBiasesWereTrained) {
+  using Bias = LoraSettings::Bias;
+  const auto bias = [](const char* text) { return parse_adapter_config(text).value().bias; };
+  EXPECT_EQ(bias(R"({"r": 8})"), Bias::kNone);
+  EXPECT_EQ(bias(R"({"bias": "none"})"), Bias::kNone);
+  EXPECT_EQ(bias(R"({"bias": "all"})"), Bias::kAll);
+  EXPECT_EQ(bias(R"({"bias": "lora_only"})"), Bias::kOfModules);
+  for (const char* text : {R"({"bias": "some"})", R"({"bias": true})"})
+    EXPECT_THAT(parse_adapter_config(text), Fails(ErrorCode::kCorrupt, "'bias' is none of"))
+        << text;
+}
+
 TEST(AdapterConfig, WhatIsNoNumberIsRefused) {
   for (const char* text : {R"({"lora_alpha": -1})", R"({"lora_alpha": "16"})", R"({"lora_alpha": NaN})",
                            R"({"lora_alpha": true})"})

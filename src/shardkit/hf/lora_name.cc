@@ -135,4 +135,9 @@ std::string saved_adapter_name(const LoraName& name) {
   return saved + name.model_name;
 }
 
+std::string saved_model_name(std::string_view name) {
+  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  return std::string(kPrefix) + std::string(name);
+}
+
 }  // namespace shardkit::hf

@@ -49,4 +49,8 @@ LoraName parse_lora_name(std::string_view name);
 /// adapter's name left out. REQUIRES: a role of an adapter, or kTrainedCopy.
 std::string saved_adapter_name(const LoraName& name);
 
+/// The same of a tensor of the model that the adapter's file holds besides, such as a trained bias:
+/// its full name, base_layer included. @param name  with or without "base_model.model."
+std::string saved_model_name(std::string_view name);
+
 }  // namespace shardkit::hf

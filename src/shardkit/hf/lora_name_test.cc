@@ -79,6 +79,8 @@ TEST(LoraName, IsSavedAsPeftSavesIt) {
   };
   for (const auto& [name, saved] : cases)
     EXPECT_EQ(saved_adapter_name(parse_lora_name(name)), saved);
+  for (const char* bias : {"base_model.model.m.q.base_layer.bias", "m.q.base_layer.bias"})
+    EXPECT_EQ(saved_model_name(bias), "base_model.model.m.q.base_layer.bias");
 }
 
 }  // namespace

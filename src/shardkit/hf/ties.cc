@@ -1,6 +1,7 @@
 // The pairs of names that transformers' models tie.
 #include "shardkit/hf/ties.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <unordered_set>
@@ -27,6 +28,17 @@ constexpr std::array kKnownTies{
     KnownTie{"lm_head.weight", "backbone.embeddings.weight"},          // mamba, mamba2
 };
 
+/// Ends of the names of classes that have an output embedding; without a class it is taken for one.
+constexpr std::array<std::string_view, 3> kLanguageModels{"ForCausalLM", "ForConditionalGeneration",
+                                                          "LMHeadModel"};
+
+bool has_output_embedding(const ModelConfig& config) {
+  return config.architectures.empty() ||
+         std::any_of(kLanguageModels.begin(), kLanguageModels.end(), [&](std::string_view ending) {
+           return config.architectures.front().ends_with(ending);
+         });
+}
+
 }  // namespace
 
 std::vector<TiedPair> tied_pairs(const ModelConfig& config, std::span<const std::string> names) {
@@ -39,6 +51,19 @@ std::vector<TiedPair> tied_pairs(const ModelConfig& config, std::span<const std:
         pairs.push_back({std::string(tie.canonical), name});
         break;
       }
+  return pairs;
+}
+
+std::vector<TiedPair> ties_left_out(const ModelConfig& config,
+                                    std::span<const std::string> names) {
+  std::vector<TiedPair> pairs;
+  if (!ties_word_embeddings(config) || !has_output_embedding(config)) return pairs;
+  const std::unordered_set<std::string_view> present(names.begin(), names.end());
+  std::unordered_set<std::string_view> aliases;
+  for (const KnownTie& tie : kKnownTies)
+    if (present.contains(tie.canonical) && !present.contains(tie.alias) &&
+        aliases.insert(tie.alias).second)
+      pairs.push_back({std::string(tie.canonical), std::string(tie.alias)});
   return pairs;
 }
 

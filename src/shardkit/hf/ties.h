@@ -21,4 +21,8 @@ struct TiedPair {
 ///              returned, in the order of their aliases in `names`
 std::vector<TiedPair> tied_pairs(const ModelConfig& config, std::span<const std::string> names);
 
+/// The pairs of which `names` has the canonical tensor alone, as a saved model has it: a loader
+/// makes the other of it. None of a class that has no output embedding, such as a classifier.
+std::vector<TiedPair> ties_left_out(const ModelConfig& config, std::span<const std::string> names);
+
 }  // namespace shardkit::hf

@@ -39,5 +39,25 @@ TEST(TiedPairs, NeedBothNames) {
   EXPECT_EQ(count({"score.weight", "model.embed_tokens.weight"}), 0u);
 }
 
+TEST(TiesLeftOut, HaveTheCanonicalNameAlone) {
+  const auto alias = [](const char* config, std::vector<std::string> names) {
+    const auto pairs = ties_left_out(config_of(config), names);
+    return pairs.empty() ? std::string() : pairs.front().alias;
+  };
+  constexpr const char* kTied = R"({"tie_word_embeddings": true})";
+  EXPECT_EQ(alias(kTied, {"model.embed_tokens.weight"}), "lm_head.weight");
+  EXPECT_EQ(alias(kTied, {"language_model.model.embed_tokens.weight"}),
+            "language_model.lm_head.weight");
+  EXPECT_EQ(alias(R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]})",
+                  {"transformer.wte.weight"}),
+            "lm_head.weight");
+  EXPECT_EQ(alias(kTied, {"model.embed_tokens.weight", "lm_head.weight"}), "");
+  EXPECT_EQ(alias(R"({"tie_word_embeddings": false})", {"model.embed_tokens.weight"}), "");
+  EXPECT_EQ(alias(R"({"tie_word_embeddings": true,
+                      "architectures": ["Qwen2ForTokenClassification"]})",
+                  {"model.embed_tokens.weight"}),
+            "");
+}
+
 }  // namespace
 }  // namespace shardkit::hf

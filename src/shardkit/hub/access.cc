@@ -78,12 +78,25 @@ Result<Token> Token::make(std::string_view secret, std::string source) {
   return Token(std::string(secret), std::move(source));
 }
 
-std::string Token::redact(std::string text) const {
-  constexpr std::string_view kInstead = "***";
-  for (std::size_t at = text.find(secret_); at != std::string::npos;
-       at = text.find(secret_, at + kInstead.size()))
-    text.replace(at, secret_.size(), kInstead);
-  return text;
+std::string Token::redact(std::string_view text) const {
+  std::string result;
+  for (std::size_t at = text.find(secret_); at != std::string_view::npos; at = text.find(secret_)) {
+    result += text.substr(0, at);
+    result += "***";
+    text.remove_prefix(at + secret_.size());
+  }
+  result += text;
+  return result;
+}
+
+Error Token::redact(const Error& error) const {
+  Error result(error.code(), redact(error.what()));
+  if (error.file()) result = std::move(result).in_file(redact(*error.file()));
+  if (error.offset()) result = std::move(result).at_offset(*error.offset());
+  if (error.expected_text()) result = std::move(result).expected(redact(*error.expected_text()));
+  if (error.found_text()) result = std::move(result).found(redact(*error.found_text()));
+  if (error.system_number()) result = std::move(result).from_system(*error.system_number());
+  return result;
 }
 
 Result<Access> read_access(FileSystem& fs, const Environment& environment) {

@@ -22,8 +22,10 @@ class Token {
   const std::string& source() const { return source_; }
   /// "Authorization: Bearer ...".
   std::string header() const { return "Authorization: Bearer " + secret_; }
-  /// A server's text with the token, should the server repeat it, replaced.
-  std::string redact(std::string text) const;
+  /// A server's text with the token, should the server repeat it, replaced. Linear in its length.
+  std::string redact(std::string_view text) const;
+  /// The same in all texts of an error.
+  Error redact(const Error& error) const;
 
  private:
   Token(std::string secret, std::string source)

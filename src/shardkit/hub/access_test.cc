@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <map>
+#include <string>
 
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/temp_dir.h"
@@ -60,6 +63,33 @@ TEST(ReadAccess, SaysWhereItLookedForATokenAndNeverTellsOne) {
   const auto broken = access_of({{"HF_TOKEN", "hf_secret\r\nX-Evil: 1"}});
   EXPECT_THAT(broken, Fails(ErrorCode::kInvalidArgument, "HF_TOKEN holds is no token"));
   EXPECT_EQ(broken.error().message().find("secret"), std::string::npos);
+}
+
+/// A server's text may be as long as an answer: replaced one by one, this would take minutes.
+TEST(Token, IsRedactedHoweverOftenItIsRepeated) {
+  const Token token = Token::make("hf_secret", "HF_TOKEN").value();
+  constexpr std::size_t kTimes = 900'000;
+  std::string text, expected = "-";
+  for (std::size_t i = 0; i < kTimes; ++i) text += "hf_secret";
+  for (std::size_t i = 0; i < kTimes; ++i) expected += "***";
+  EXPECT_TRUE(token.redact("-" + text + "hf_secre") == expected + "hf_secre");
+}
+
+TEST(Token, IsRedactedInAllTextsOfAnError) {
+  const Token token = Token::make("hf_secret", "HF_TOKEN").value();
+  const Error error = token.redact(Error(ErrorCode::kIo, "no hf_secret")
+                                       .in_file("/hf_secret")
+                                       .at_offset(7)
+                                       .expected("hf_secret or so")
+                                       .found("hf_secret")
+                                       .from_system(EIO));
+  EXPECT_EQ(error.code(), ErrorCode::kIo);
+  EXPECT_EQ(error.what(), "no ***");
+  EXPECT_EQ(error.file(), "/***");
+  EXPECT_EQ(error.offset(), 7u);
+  EXPECT_EQ(error.expected_text(), "*** or so");
+  EXPECT_EQ(error.found_text(), "***");
+  EXPECT_EQ(error.system_number(), EIO);
 }
 
 TEST(ReadAccess, TheEndpointIsTheVariablesOrThePublicHub) {

@@ -77,8 +77,8 @@ Result<UploadReport> FolderUpload::run() {
                                    [](const File& file) { return file.stage == Stage::kToHash; });
   if (has_lfs) {
     SHARDKIT_ASSIGN(
-        sender_, LfsSender::make(session_, fs_, options_.repo, options_.branch, journal_, progress_,
-                                 options_.connections, [this](const std::string& oid) {
+        sender_, LfsSender::make(session_, fs_, folder_, options_.repo, options_.branch, journal_,
+                                 progress_, options_.connections, [this](const std::string& oid) {
                                    const std::lock_guard lock(mutex_);
                                    const auto [begin, end] = sending_.equal_range(oid);
                                    for (auto it = begin; it != end; ++it)
@@ -216,6 +216,8 @@ Status FolderUpload::hash(File& file) {
   std::string oid = journal_.sha256_of(file.file).value_or("");
   if (oid.empty()) {
     SHARDKIT_ASSIGN(oid, digest(file, Digest::Kind::kSha256));
+    // Else the journal would know the file by a digest that it never had.
+    SHARDKIT_TRY(check_unchanged(fs_, folder_, file.file));
     journal_.add_sha256(file.file, oid);
   }
   const bool is_there = oid == file.remote_oid;
@@ -302,7 +304,7 @@ Status FolderUpload::send(const std::vector<File*>& batch) {
   SHARDKIT_ASSIGN(auto actions, api_.lfs_batch(objects));
   for (std::size_t i = 0; i < objects.size(); ++i) {
     if (!actions[i].is_there) {
-      sender_->add(path_of(*first[i]), objects[i], std::move(actions[i]));
+      sender_->add(first[i]->file, objects[i].oid, std::move(actions[i]));
       continue;
     }
     const std::lock_guard lock(mutex_);

@@ -67,6 +67,19 @@ double asked_wait(const HttpResponse& response) {
   return std::max(0.0, std::difftime(::timegm(&date), std::time(nullptr)));
 }
 
+std::string shown_text(std::string_view text, const Token& token) {
+  const std::string redacted = token.redact(text);
+  std::string clean;
+  for (std::size_t at = 0; at < redacted.size() && clean.size() < kLongestMessage;) {
+    const json::CodePoint point = json::decode_utf8(redacted, at);
+    const bool is_shown = point.bytes > 0 && point.value >= ' ' && point.value != 0x7f &&
+                          !(point.value >= 0x80 && point.value < 0xa0);
+    clean += is_shown ? redacted.substr(at, point.bytes) : " ";
+    at += std::max<std::size_t>(point.bytes, 1);
+  }
+  return clean;
+}
+
 std::string server_message(const HttpResponse& response, const Token& token) {
   std::string text(response.header("x-error-message"));
   if (text.empty()) {
@@ -75,23 +88,15 @@ std::string server_message(const HttpResponse& response, const Token& token) {
     if (!error && answer.ok()) error = answer->find("message");  // as Git LFS has it
     if (error && error->get_if<std::string>()) text = *error->get_if<std::string>();
   }
-  text = token.redact(std::move(text));
-  std::string clean;
-  for (std::size_t at = 0; at < text.size() && clean.size() < kLongestMessage;) {
-    const json::CodePoint point = json::decode_utf8(text, at);
-    const bool is_shown = point.bytes > 0 && point.value >= ' ' && point.value != 0x7f &&
-                          !(point.value >= 0x80 && point.value < 0xa0);
-    clean += is_shown ? text.substr(at, point.bytes) : " ";
-    at += std::max<std::size_t>(point.bytes, 1);
-  }
-  return clean;
+  return shown_text(text, token);
 }
 
 Status HubSession::wait(double seconds, const std::string& why) {
   using Clock = std::chrono::steady_clock;
   if (on_wait_ && seconds >= 1) {
     const std::lock_guard lock(on_wait_mutex_);
-    on_wait_(fmt::format("{}; trying again in {}", why, seconds_text(seconds)));
+    on_wait_(access.token.redact(
+        fmt::format("{}; trying again in {}", why, seconds_text(seconds))));
   }
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   while (!is_stopped() && Clock::now() < end)

@@ -93,8 +93,11 @@ class HubClient {
 /// header of a used-up quota (IETF draft ratelimit-headers-09); 0: nothing.
 double asked_wait(const HttpResponse& response);
 
+/// A server's text as it may be shown: one line of at most 300 bytes, without the token.
+std::string shown_text(std::string_view text, const Token& token);
+
 /// What a server says about an answer of 4xx or 5xx: its X-Error-Message or the "error" of its
-/// JSON, in one line of at most 300 bytes, without the token. May be empty.
+/// JSON, as shown_text(). May be empty.
 std::string server_message(const HttpResponse& response, const Token& token);
 
 }  // namespace shardkit::hub

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shardkit/hub/request_body.h"
+#include "shardkit/io/path.h"
 
 namespace shardkit::hub {
 namespace {
@@ -19,7 +20,7 @@ bool is_etag(std::string_view text) {
 }  // namespace
 
 struct LfsSender::Sending {
-  const std::string path;
+  const FolderFile file;
   const LfsObject object;
   // Under the sender's mutex:
   LfsActions actions;
@@ -55,11 +56,11 @@ struct LfsSender::Part {
 };
 
 Result<std::unique_ptr<LfsSender>> LfsSender::make(
-    HubSession& session, FileSystem& fs, const std::string& repo, const std::string& branch,
-    UploadJournal& journal, ProgressCounter& progress, int connections,
+    HubSession& session, FileSystem& fs, const std::string& folder, const std::string& repo,
+    const std::string& branch, UploadJournal& journal, ProgressCounter& progress, int connections,
     std::function<void(const std::string&)> on_done) {
   std::unique_ptr<LfsSender> sender(
-      new LfsSender(session, fs, journal, progress, std::move(on_done)));
+      new LfsSender(session, fs, folder, journal, progress, std::move(on_done)));
   for (int i = 0; i < connections; ++i) {
     SHARDKIT_ASSIGN(HubClient client, HubClient::make(session));
     sender->threads_.emplace_back(
@@ -80,9 +81,10 @@ LfsSender::~LfsSender() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void LfsSender::add(std::string path, LfsObject object, LfsActions actions) {
-  const std::shared_ptr<Sending> sending(new Sending{.path = std::move(path),
-                                                     .object = std::move(object),
+void LfsSender::add(FolderFile file, std::string oid, LfsActions actions) {
+  const std::uint64_t bytes = file.info.bytes;
+  const std::shared_ptr<Sending> sending(new Sending{.file = std::move(file),
+                                                     .object = {std::move(oid), bytes},
                                                      .actions = {},
                                                      .etags = {},
                                                      .to_send = {}});
@@ -155,10 +157,9 @@ std::optional<LfsSender::Part> LfsSender::take_part() {
 }
 
 Status LfsSender::send_part(HubClient& client, RepoApi& api, const Part& part) {
-  SHARDKIT_ASSIGN(std::shared_ptr<const RandomAccessFile> file, fs_.open(part.of->path));
-  if (file->size() != part.of->object.bytes)
-    return Error(ErrorCode::kIo, "the file changed while it was uploaded: upload again")
-        .in_file(part.of->path);
+  SHARDKIT_TRY(check_unchanged(fs_, folder_, part.of->file));
+  SHARDKIT_ASSIGN(std::shared_ptr<const RandomAccessFile> file,
+                  fs_.open(join_path(folder_, part.of->file.path)));
   FileRangeBody body(std::move(file), part.begin, part.bytes);
   std::uint64_t told = 0;
   const auto tell = [&](std::uint64_t bytes) {
@@ -176,6 +177,7 @@ Status LfsSender::send_part(HubClient& client, RepoApi& api, const Part& part) {
   tell(is_sent ? part.bytes : 0);
   if (!response.ok()) return response.error();
   if (!is_sent) return renew(api, part.of, part.generation, *response);
+  SHARDKIT_TRY(check_unchanged(fs_, folder_, part.of->file));
 
   const std::string etag(response->header("etag"));
   bool are_all_there = false;
@@ -207,7 +209,7 @@ Status LfsSender::finish(RepoApi& api, const std::shared_ptr<Sending>& sending, 
       return renew(api, sending, generation, response);
   }
   if (!sending->actions.verification.empty())
-    SHARDKIT_TRY(api.verify(sending->actions.verification, sending->object, sending->path));
+    SHARDKIT_TRY(api.verify(sending->actions.verification, sending->object, sending->file.path));
   end(*sending);
   return {};
 }
@@ -220,7 +222,8 @@ Status LfsSender::renew(RepoApi& api, const std::shared_ptr<Sending>& sending, i
   {
     const std::lock_guard lock(mutex_);
     if (sending->generation != generation) return {};  // another thread does it
-    if (++sending->generation > kMostRenewals) return api.storage_refusal(refused, sending->path);
+    if (++sending->generation > kMostRenewals)
+      return api.storage_refusal(refused, sending->file.path);
     std::erase(queue_, sending);
     for (std::size_t part = 0; part < sending->etags.size(); ++part)
       if (!sending->etags[part].empty()) lost += sending->bytes_of(part);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "shardkit/base/result.h"
+#include "shardkit/hub/folder_files.h"
 #include "shardkit/hub/hub_client.h"
 #include "shardkit/hub/repo_api.h"
 #include "shardkit/hub/upload_journal.h"
@@ -24,13 +25,17 @@ namespace shardkit::hub {
 
 /// A part whose connection drops, or that is refused for a time, is sent again, and no other. Where
 /// addresses are no longer good (they expire), new ones are asked for. Parts that the journal knows
-/// are not sent again. Memory: some 700 KiB a connection.
+/// are not sent again. A file that changes ends the upload: the journal keeps no part of a file that
+/// was not, after it was sent, what it had been when it was listed. Memory: some 700 KiB a
+/// connection.
 class LfsSender {
  public:
   /// Starts `connections` threads. All references outlive this.
+  /// @param folder   the one whose files are sent
   /// @param on_done  called on a thread of the sender when an object is in the storage, or after
   ///                 an error, which result() then has
   static Result<std::unique_ptr<LfsSender>> make(HubSession& session, FileSystem& fs,
+                                                 const std::string& folder,
                                                  const std::string& repo, const std::string& branch,
                                                  UploadJournal& journal, ProgressCounter& progress,
                                                  int connections,
@@ -38,10 +43,10 @@ class LfsSender {
   /// Ends the threads; what is not sent by then stays unsent.
   ~LfsSender();
 
-  /// Sends a file.
-  /// @param path     of the file, which has object.bytes bytes
+  /// Sends a file of the folder.
+  /// @param oid      its SHA-256
   /// @param actions  of RepoApi::lfs_batch(), for something that is not there
-  void add(std::string path, LfsObject object, LfsActions actions);
+  void add(FolderFile file, std::string oid, LfsActions actions);
   /// Parts that wait for a connection.
   std::size_t waiting_parts() const;
   /// The first error, after which nothing more is sent.
@@ -52,10 +57,11 @@ class LfsSender {
   struct Sending;
   struct Part;
 
-  LfsSender(HubSession& session, FileSystem& fs, UploadJournal& journal, ProgressCounter& progress,
-            std::function<void(const std::string&)> on_done)
+  LfsSender(HubSession& session, FileSystem& fs, const std::string& folder, UploadJournal& journal,
+            ProgressCounter& progress, std::function<void(const std::string&)> on_done)
       : session_(session),
         fs_(fs),
+        folder_(folder),
         journal_(journal),
         progress_(progress),
         on_done_(std::move(on_done)) {}
@@ -71,6 +77,7 @@ class LfsSender {
 
   HubSession& session_;
   FileSystem& fs_;
+  const std::string folder_;
   UploadJournal& journal_;
   ProgressCounter& progress_;
   const std::function<void(const std::string&)> on_done_;

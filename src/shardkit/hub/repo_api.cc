@@ -29,9 +29,10 @@ std::string text_of(const json::Value& value) {
   return json::write(value, json::WriteStyle::kCompact);
 }
 
-Result<json::Value> parse_answer(const HttpResponse& response, std::string_view what) {
+Result<json::Value> parse_answer(const HttpResponse& response, std::string_view what,
+                                 const Token& token) {
   auto value = json::parse(response.body);
-  if (!value.ok()) return unexpected(what, value.error().what());
+  if (!value.ok()) return unexpected(what, shown_text(value.error().what(), token));
   return value;
 }
 
@@ -98,7 +99,7 @@ Result<LfsActions> parse_actions(const json::Value& answer, const LfsObject& obj
     return actions;
   }
   const std::string* address = string_member(*upload, "href");
-  if (!address) return unexpected(kWhat, "no address");
+  if (!address || address->empty()) return unexpected(kWhat, "no address");
   const json::Value* header = upload->find("header");
   if (header && !header->is_null() && !header->get_if<json::Object>())
     return unexpected(kWhat, "headers that are none");
@@ -112,7 +113,7 @@ Result<LfsActions> parse_actions(const json::Value& answer, const LfsObject& obj
   }
   if (const json::Value* verify = all->find("verify"); verify && !verify->is_null()) {
     const std::string* where = string_member(*verify, "href");
-    if (!where) return unexpected(kWhat, "no address to verify at");
+    if (!where || where->empty()) return unexpected(kWhat, "no address to verify at");
     actions.verification = *where;
   }
   return actions;
@@ -151,22 +152,21 @@ Status check_repo_name(std::string_view name) {
 }
 
 Error RepoApi::refusal(const HttpResponse& response, std::string_view what) const {
-  const Token& token = client_->session().access.token;
-  const std::string says = server_message(response, token);
+  const std::string says = server_message(response, token());
   std::string text;
   if (response.status == 0) {
     text = fmt::format("the network fails: {}", response.failure);
   } else if (response.status == 401) {
-    text = fmt::format("the Hub does not accept the token from {}", token.source());
+    text = fmt::format("the Hub does not accept the token from {}", token().source());
   } else if (is_storage_refusal(response.status, says)) {
     text = fmt::format("the Hub has no room to {}: the account's storage is used up", what);
   } else if (response.status == 403) {
-    text = fmt::format("the token from {} may not {}", token.source(), what);
+    text = fmt::format("the token from {} may not {}", token().source(), what);
   } else if (response.status == 404 && response.header("x-error-code") == "RevisionNotFound") {
     text = fmt::format("{} has no branch '{}'", page(), branch_);
   } else if (response.status == 404) {
     text = fmt::format("there is no repository {}, or the token from {} may not see it", page(),
-                       token.source());
+                       token().source());
   } else {
     text = fmt::format("the Hub refuses to {}", what);
   }
@@ -177,7 +177,7 @@ Error RepoApi::refusal(const HttpResponse& response, std::string_view what) cons
 }
 
 Error RepoApi::storage_refusal(const HttpResponse& response, std::string_view path) const {
-  const std::string says = server_message(response, client_->session().access.token);
+  const std::string says = server_message(response, token());
   if (is_storage_refusal(response.status, says)) return refusal(response, "take a file");
   return Error(ErrorCode::kIo, fmt::format("the storage does not take '{}'", path))
       .found(fmt::format("status {}{}{}", response.status, says.empty() ? "" : ": ", says));
@@ -259,7 +259,8 @@ Status RepoApi::create(bool is_private) {
     return made.status == 409 || is_success(made) ? refusal(found, "see the repository")
                                                   : refusal(made, kWhat);
   if (!is_private) return {};
-  SHARDKIT_ASSIGN(const json::Value info, parse_answer(found, "the question for the repository"));
+  SHARDKIT_ASSIGN(const json::Value info,
+                  parse_answer(found, "the question for the repository", token()));
   if (bool_member(info, "private")) return {};
   return Error(
       ErrorCode::kIo,
@@ -291,10 +292,10 @@ Result<std::string> RepoApi::branch_oid() {
                   own_url(api_path("/revision/" + encode_component(branch_) + "?expand=sha")));
   SHARDKIT_ASSIGN(const HttpResponse found, client_->send(std::move(look)));
   if (!is_success(found)) return refusal(found, "see the branch");
-  SHARDKIT_ASSIGN(const json::Value info, parse_answer(found, kWhat));
+  SHARDKIT_ASSIGN(const json::Value info, parse_answer(found, kWhat, token()));
   const std::string* oid = string_member(info, "sha");
   if (!oid || !is_showable(*oid)) return unexpected(kWhat, "no commit");
-  return *oid;
+  return token().redact(*oid);
 }
 
 Result<std::vector<PreuploadAnswer>> RepoApi::preupload(
@@ -316,7 +317,7 @@ Result<std::vector<PreuploadAnswer>> RepoApi::preupload(
   SHARDKIT_ASSIGN(const HttpResponse response,
                   post(api_path("/preupload/" + encode_component(branch_)),
                        text_of(json::Value(std::move(object))), "write to the repository"));
-  SHARDKIT_ASSIGN(const json::Value answer, parse_answer(response, kWhat));
+  SHARDKIT_ASSIGN(const json::Value answer, parse_answer(response, kWhat, token()));
   const json::Value* answered = answer.find("files");
   const auto* items = answered ? answered->get_if<json::Array>() : nullptr;
   if (!items) return unexpected(kWhat, "no files");
@@ -374,12 +375,12 @@ Result<std::vector<LfsActions>> RepoApi::lfs_batch(std::span<const LfsObject> ob
   request.http.body = &text;
   SHARDKIT_ASSIGN(const HttpResponse response, client_->send(std::move(request)));
   if (!is_success(response)) return refusal(response, "take files");
-  SHARDKIT_ASSIGN(const json::Value answer, parse_answer(response, kWhat));
+  SHARDKIT_ASSIGN(const json::Value answer, parse_answer(response, kWhat, token()));
   if (const std::string* transfer = string_member(answer, "transfer");
       transfer && *transfer != "basic" && *transfer != "multipart")
     return Error(ErrorCode::kIo, "the Hub wants files in a way that shardkit does not know")
         .expected("basic or multipart")
-        .found(*transfer);
+        .found(shown_text(*transfer, token()));
   const json::Value* answered = answer.find("objects");
   const auto* items = answered ? answered->get_if<json::Array>() : nullptr;
   if (!items) return unexpected(kWhat, "no objects");
@@ -461,12 +462,12 @@ Result<std::optional<Commit>> RepoApi::commit(RequestBody& body) {
     return std::optional<Commit>();
   }
   if (!is_success(response)) return refusal(response, "commit");
-  SHARDKIT_ASSIGN(const json::Value answer, parse_answer(response, kWhat));
+  SHARDKIT_ASSIGN(const json::Value answer, parse_answer(response, kWhat, token()));
   const std::string* oid = string_member(answer, "commitOid");
   const std::string* url = string_member(answer, "commitUrl");
   if (!oid || !url || !is_showable(*oid) || !is_showable(*url))
     return unexpected(kWhat, "no commitOid or commitUrl");
-  return Commit{*oid, *url};
+  return Commit{token().redact(*oid), token().redact(*url)};
 }
 
 }  // namespace shardkit::hub

@@ -103,6 +103,7 @@ class RepoApi {
  private:
   Result<HttpResponse> post(const std::string& path, std::string body, std::string_view what);
   Result<Url> own_url(const std::string& path) const;
+  const Token& token() const { return client_->session().access.token; }
   std::string api_path(std::string_view end) const;
 
   HubClient* client_;

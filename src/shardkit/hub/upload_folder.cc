@@ -26,23 +26,9 @@ Status check_options(const UploadOptions& options) {
   return {};
 }
 
-}  // namespace
-
-Status check_upload(FileSystem& fs, const UploadOptions& options, const Environment& environment) {
-  SHARDKIT_TRY(check_options(options));
-  SHARDKIT_ASSIGN(const Access access, read_access(fs, environment));
-  SHARDKIT_TRY(Digest::make(Digest::Kind::kSha256));
-  SHARDKIT_TRY(HttpConnection::make(environment, [] { return false; }));
-  return {};
-}
-
-Result<UploadReport> upload_folder(FileSystem& fs, const std::string& folder,
-                                   const UploadOptions& options, const Environment& environment) {
-  SHARDKIT_TRY(check_options(options));
-  SHARDKIT_ASSIGN(Access access, read_access(fs, environment));
+Result<UploadReport> upload(HubSession& session, FileSystem& fs, const std::string& folder,
+                            const UploadOptions& options) {
   SHARDKIT_ASSIGN(FolderFiles files, list_folder(fs, folder));
-  HubSession session(std::move(access), environment, options.retry, options.cancel,
-                     options.on_wait);
   SHARDKIT_ASSIGN(HubClient client, HubClient::make(session));
   RepoApi api(client, options.repo, options.branch);
   SHARDKIT_ASSIGN(const auto journal, open_journal(fs, folder, options, session));
@@ -58,7 +44,30 @@ Result<UploadReport> upload_folder(FileSystem& fs, const std::string& folder,
     report.warnings.push_back(
         "no record could be kept of this upload: one that dies sends its "
         "large files again");
-  SHARDKIT_TRY(journal->remove());
+  if (const auto removed = journal->remove(); !removed.ok())
+    report.warnings.push_back("the record of this upload stays: " + removed.error().message());
+  return report;
+}
+
+}  // namespace
+
+Status check_upload(FileSystem& fs, const UploadOptions& options, const Environment& environment) {
+  SHARDKIT_TRY(check_options(options));
+  SHARDKIT_ASSIGN(const Access access, read_access(fs, environment));
+  SHARDKIT_TRY(Digest::make(Digest::Kind::kSha256));
+  SHARDKIT_TRY(HttpConnection::make(environment, [] { return false; }));
+  return {};
+}
+
+Result<UploadReport> upload_folder(FileSystem& fs, const std::string& folder,
+                                   const UploadOptions& options, const Environment& environment) {
+  SHARDKIT_TRY(check_options(options));
+  SHARDKIT_ASSIGN(Access access, read_access(fs, environment));
+  HubSession session(std::move(access), environment, options.retry, options.cancel,
+                     options.on_wait);
+  auto report = upload(session, fs, folder, options);
+  // Addresses of a server's choice are told, and it may have put the token into them.
+  if (!report.ok()) return session.access.token.redact(report.error());
   return report;
 }
 

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
 #include <map>
 #include <mutex>
 
@@ -10,6 +14,7 @@
 #include "shardkit/hub/folder_files.h"
 #include "shardkit/hub/scripted_server_test_util.h"
 #include "shardkit/hub/upload_journal.h"
+#include "shardkit/io/system_calls.h"
 #include "shardkit/json/parse.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/temp_dir.h"
@@ -36,12 +41,15 @@ class SmallHub {
   std::string url() const { return server_.url(); }
   std::vector<ScriptedServer::Request> requests() const { return server_.requests(); }
 
+  std::map<std::string, std::string> answers;  // instead, by a part of the request's line
   std::map<std::string, std::string> objects;  // by SHA-256
   std::string commit;                          // its lines
 
  private:
   std::string serve(const ScriptedServer::Request& request) {
     const auto has = [&](const char* text) { return request.line.find(text) != std::string::npos; };
+    for (const auto& [part, answer] : answers)
+      if (has(part.c_str())) return answer;
     if (has("PUT /object/")) {
       objects[sha256(request.body)] = request.body;
       return ScriptedServer::answer("200 OK", "");
@@ -91,8 +99,8 @@ class UploadFolder : public ::testing::Test {
     options_.retry.tries = 3;
   }
 
-  Result<UploadReport> upload() {
-    return upload_folder(posix_file_system(), dir_ / "model", options_,
+  Result<UploadReport> upload(FileSystem& fs = posix_file_system()) {
+    return upload_folder(fs, dir_ / "model", options_,
                          [this](const std::string& name) -> std::optional<std::string> {
                            if (name == "HF_ENDPOINT") return hub_.url();
                            if (name == "HF_TOKEN") return "hf_secret";
@@ -146,11 +154,104 @@ TEST_F(UploadFolder, RefusesOptionsBeforeAnythingIsSent) {
   EXPECT_EQ(hub_.requests().size(), 0u);
 }
 
+TEST_F(UploadFolder, WhatAHubRepeatsOfTheTokenIsNotShown) {
+  write_file(dir_ / "model/a.bin", "a");
+  const auto answer = [this](const std::string& to, const std::string& body) {
+    hub_.answers = {{to, ScriptedServer::answer("200 OK", body)}};
+  };
+  answer("/preupload/", R"({"files": "hf_secret)");
+  EXPECT_THAT(upload(), Fails(ErrorCode::kIo, "not valid JSON"));
+  EXPECT_THAT(upload(), Fails(ErrorCode::kIo, R"(last read: '"***')"));
+  answer("/batch", R"({"transfer": "\u001b[31m hf_secret"})");
+  EXPECT_THAT(upload(), Fails(ErrorCode::kIo, "basic or multipart, found  [31m ***"));
+  hub_.answers = {{"/api/", ScriptedServer::answer("307 There", "", "Location: /hf_secret\r\n")},
+                  {" /hf_secret", ScriptedServer::answer("500 Oh", "")}};
+  EXPECT_THAT(upload(), Fails(ErrorCode::kIo, "3 tries to POST " + hub_.url() + "/***"));
+  answer("/commit/", R"({"commitOid": "hf_secret", "commitUrl": "http://h/?t=hf_secret"})");
+  const auto report = upload();
+  ASSERT_THAT(report, IsOk());
+  EXPECT_EQ(report->commits.at(0).oid, "***");
+  EXPECT_EQ(report->commits.at(0).url, "http://h/?t=***");
+}
+
+/// Parts that nobody is told of would be no object.
+TEST_F(UploadFolder, AnAddressThatIsEmptyIsNone) {
+  write_file(dir_ / "model/a.bin", "a");
+  const auto answer = [this](const std::string& actions) {
+    hub_.answers = {{"/batch", ScriptedServer::answer("200 OK", R"({"objects": [{"oid": ")" +
+                                                                    sha256("a") +
+                                                                    R"(", "actions": )" +
+                                                                    actions + "}]}")}};
+  };
+  answer(R"({"upload": {"href": "", "header": {"chunk_size": 1, "1": "http://s/1"}}})");
+  EXPECT_THAT(upload(), Fails(ErrorCode::kIo, "no address"));
+  answer(R"({"upload": {"href": "http://s/1"}, "verify": {"href": ""}})");
+  EXPECT_THAT(upload(), Fails(ErrorCode::kIo, "no address to verify at"));
+}
+
 TEST_F(UploadFolder, StopsWhenItIsTold) {
   write_file(dir_ / "model/config.json", "{}");
   const std::atomic<bool> cancel = true;
   options_.cancel = &cancel;
   EXPECT_THAT(upload(), Fails(ErrorCode::kCancelled, "stopped"));
+}
+
+/// Changes a file when it is read for the first time, without changing its size.
+class ChangingCalls : public SystemCalls {
+ public:
+  explicit ChangingCalls(std::string path) : path_(std::move(path)) {}
+
+  int open(const char* path, int flags, mode_t mode) override {
+    const int fd = SystemCalls::open(path, flags, mode);
+    if (path == path_) watched_ = fd;
+    return fd;
+  }
+  ssize_t pread(int fd, void* data, std::size_t bytes, off_t offset) override {
+    // Not for the sample of 512 bytes that the Hub is told.
+    if (fd == watched_ && bytes > 512 && !is_changed_.exchange(true)) {
+      const ssize_t half = SystemCalls::pread(fd, data, bytes / 2, offset);
+      write_file(path_, std::string(std::filesystem::file_size(path_), 'n'));
+      return half;
+    }
+    return SystemCalls::pread(fd, data, bytes, offset);
+  }
+
+ private:
+  const std::string path_;
+  std::atomic<int> watched_ = -1;
+  std::atomic<bool> is_changed_ = false;
+};
+
+TEST_F(UploadFolder, AFileThatChangesWhileItIsReadIsNotKnownByThatDigest) {
+  const std::string path = dir_ / "model/a.bin";
+  const std::string weights(100'000, 'w');
+  write_file(path, weights);
+  const auto time = std::filesystem::last_write_time(path) - std::chrono::hours(1);
+  std::filesystem::last_write_time(path, time);
+  ChangingCalls calls(path);
+  const auto changing = make_posix_file_system(calls);
+  EXPECT_THAT(upload(*changing), Fails(ErrorCode::kIo, "changed while it was uploaded"));
+  EXPECT_EQ(hub_.objects.size(), 0u);
+  // As `cp -p` of what it was.
+  write_file(path, weights);
+  std::filesystem::last_write_time(path, time);
+  EXPECT_THAT(upload(), IsOk());
+  EXPECT_EQ(hub_.objects[sha256(weights)], weights);
+  EXPECT_NE(hub_.commit.find(sha256(weights)), std::string::npos) << hub_.commit;
+}
+
+TEST_F(UploadFolder, ARecordThatCannotBeRemovedIsAWarning) {
+  class ReadOnly : public SystemCalls {
+   public:
+    int unlink(const char*) override { return errno = EROFS, -1; }
+  };
+  write_file(dir_ / "model/config.json", "{}");
+  ReadOnly calls;
+  const auto fs = make_posix_file_system(calls);
+  const auto report = upload(*fs);
+  ASSERT_THAT(report, IsOk());
+  ASSERT_EQ(report->warnings.size(), 1u);
+  EXPECT_NE(report->warnings[0].find("the record of this upload stays"), std::string::npos);
 }
 
 TEST_F(UploadFolder, ChecksWithoutTheNetwork) {
@@ -210,6 +311,17 @@ TEST(UploadJournal, GivesBackWhatItWasToldUpToALineThatIsCut) {
     const auto journal = UploadJournal::open(fs, path, "one").value();
     EXPECT_TRUE(journal->sha256_of(file));
     EXPECT_FALSE(journal->sha256_of(changed));
+  }
+  {
+    // What others can look into, or may have written, is neither read nor used.
+    std::filesystem::permissions(dir / "cache/uploads", std::filesystem::perms(0755));
+    const auto journal = UploadJournal::open(fs, path, "one").value();
+    EXPECT_FALSE(journal->is_kept());
+    EXPECT_FALSE(journal->sha256_of(file));
+    journal->add_part("abc", 0, "\"etag\"");
+    EXPECT_THAT(journal->remove(), IsOk());
+    EXPECT_TRUE(std::filesystem::exists(path));
+    std::filesystem::permissions(dir / "cache/uploads", std::filesystem::perms(0700));
   }
   const auto other = UploadJournal::open(fs, path, "two").value();
   EXPECT_FALSE(other->sha256_of(file));

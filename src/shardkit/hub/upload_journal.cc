@@ -36,17 +36,17 @@ std::uint64_t number_member(const json::Value& value, std::string_view name) {
 Result<std::unique_ptr<UploadJournal>> UploadJournal::open(FileSystem& fs, std::string path,
                                                            std::string_view identity) {
   const std::string folder = parent_path(path);
-  if (make_directories(fs, parent_path(folder), Durability::kUnsynced).ok())
-    static_cast<void>(make_private_directory(folder));
+  const bool is_private =
+      make_directories(fs, parent_path(folder), Durability::kUnsynced).ok() &&
+      make_private_directory(folder).ok();
+  if (!is_private) return std::unique_ptr<UploadJournal>(new UploadJournal(fs, "", nullptr));
   std::unique_ptr<FileLock> lock;
-  if (fs.info(folder).ok()) {
-    auto locked = fs.lock(path + ".lock", "an upload");
-    if (locked.ok()) {
-      lock = *std::move(locked);
-    } else if (locked.error().found_text()) {
-      return Error(ErrorCode::kIo, "this folder is being uploaded there already")
-          .in_file(path + ".lock");
-    }
+  auto locked = fs.lock(path + ".lock", "an upload");
+  if (locked.ok()) {
+    lock = *std::move(locked);
+  } else if (locked.error().found_text()) {
+    return Error(ErrorCode::kIo, "this folder is being uploaded there already")
+        .in_file(path + ".lock");
   }
   std::unique_ptr<UploadJournal> journal(new UploadJournal(fs, std::move(path), std::move(lock)));
   const auto text = read_whole_file(fs, journal->path_, kLargestJournal);
@@ -171,7 +171,7 @@ void UploadJournal::add_part(const std::string& oid, std::size_t part, const std
 Status UploadJournal::remove() {
   const std::lock_guard lock(mutex_);
   file_.reset();
-  return fs_.remove_all(path_);
+  return path_.empty() ? Status() : fs_.remove_all(path_);
 }
 
 }  // namespace shardkit::hub

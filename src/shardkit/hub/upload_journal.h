@@ -21,7 +21,8 @@
 namespace shardkit::hub {
 
 /// Digests of files, and the parts of large ones that the storage has. A file of JSON lines in a
-/// folder that only its owner can look into, since it holds addresses to which parts may be sent.
+/// folder that only its owner can look into, since it holds addresses to which parts may be sent;
+/// where the folder is another's, or open to others, nothing is kept and nothing believed.
 ///
 /// It helps and is never needed: what cannot be read or written is done again. For any number of
 /// threads.
@@ -64,7 +65,7 @@ class UploadJournal {
   void write_line(std::string line);
 
   FileSystem& fs_;
-  const std::string path_;
+  const std::string path_;  // empty: there is no place for it
   const std::unique_ptr<FileLock> lock_;
   mutable std::mutex mutex_;
   std::map<FileKey, std::string> digests_;

@@ -1,6 +1,7 @@
 #include "shardkit/io/file_tree.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -34,10 +35,17 @@ Status append_files(FileSystem& fs, const std::string& folder, const std::string
 
 Status make_private_directory(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) == 0) return {};
-  return Error(ErrorCode::kIo,
-               "cannot make the folder: " + std::generic_category().message(errno))
-      .in_file(path)
-      .from_system(errno);
+  const int number = errno;
+  struct stat found {};
+  if (number != EEXIST || ::lstat(path.c_str(), &found) != 0)
+    return Error(ErrorCode::kIo,
+                 "cannot make the folder: " + std::generic_category().message(number))
+        .in_file(path)
+        .from_system(number);
+  if (S_ISDIR(found.st_mode) && found.st_uid == ::geteuid() && (found.st_mode & 077) == 0)
+    return {};
+  return Error(ErrorCode::kIo, "a folder of this user alone is needed, and this is none")
+      .in_file(path);
 }
 
 Status make_directories(FileSystem& fs, const std::string& path, Durability durability) {

@@ -16,7 +16,8 @@ namespace shardkit {
 /// @error kInvalidArgument a file stands where a folder is needed; kIo
 Status make_directories(FileSystem& fs, const std::string& path, Durability durability);
 
-/// Makes one folder that nobody but its owner may look into. @error kIo, also where it exists
+/// Makes one folder that nobody but its owner may look into, unless it is there.
+/// @error kIo, also where what is there is another user's, open to others, a link or no folder
 Status make_private_directory(const std::string& path);
 
 /// The files below a folder, as paths relative to it, sorted. Links count as files and are not

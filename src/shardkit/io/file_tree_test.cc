@@ -20,6 +20,25 @@ using testing::Fails;
 using testing::IsOk;
 using testing::TempDir;
 
+TEST(MakePrivateDirectory, TakesOneThatIsThereOnlyIfItIsPrivate) {
+  const TempDir dir;
+  const std::string path = dir / "a";
+  using std::filesystem::perms;
+  EXPECT_THAT(make_private_directory(path), IsOk());
+  EXPECT_EQ(std::filesystem::status(path).permissions(), perms::owner_all);
+  EXPECT_THAT(make_private_directory(path), IsOk());
+  for (const perms open : {perms(0701), perms(0750), perms(0777)}) {
+    std::filesystem::permissions(path, open);
+    EXPECT_THAT(make_private_directory(path), Fails(ErrorCode::kIo, "of this user alone"));
+  }
+  std::filesystem::permissions(path, perms::owner_all);
+  std::filesystem::create_directory_symlink(path, dir / "link");
+  EXPECT_THAT(make_private_directory(dir / "link"), Fails(ErrorCode::kIo, "of this user alone"));
+  testing::write_file(dir / "file", "");
+  EXPECT_THAT(make_private_directory(dir / "file"), Fails(ErrorCode::kIo, "of this user alone"));
+  EXPECT_THAT(make_private_directory(dir / "none/b"), Fails(ErrorCode::kIo, "cannot make"));
+}
+
 TEST(MakeDirectories, EachNewNameIsSynced) {
   const TempDir dir;
   testing::RecordingCalls calls;

@@ -109,6 +109,11 @@ Status agree_on_output(ProcessGroup& group, const MergeSource& source,
     facts.push_back({fmt::format("their copies of '{}'", file.path),
                      fmt::format("{} bytes, directory CRC {:08x}", file.bytes,
                                  file.directory_crc)});
+  if (identity->find("lora") != nullptr) {
+    SHARDKIT_ASSIGN(std::string lora, member_text(*identity, "lora"));
+    facts.push_back({"what their adapter_config.json and lora_train_meta.json say",
+                     std::move(lora)});
+  }
   SHARDKIT_TRY(agree(group, facts, ErrorCode::kIncomplete));
   // The sources are equal: what is left is the config.
   return agree(group, {{"what config.json makes of the output", std::move(files)}},

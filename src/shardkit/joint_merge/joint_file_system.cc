@@ -134,12 +134,10 @@ std::optional<std::string> JointFileSystem::joint_name(std::string_view path) co
     if (lies_in(path, own) ||
         path.starts_with(join_path(parent_path(own), "." + base_name(own) + ".")))
       return std::nullopt;
-  if (climbs(path)) return std::nullopt;
-  for (const Folder& folder : folders_) {
-    if (lies_in(path, folder.name)) return std::string(path);
-    if (lies_in(path, folder.resolved))
-      return folder.name + std::string(path.substr(folder.resolved.size()));
-  }
+  for (const Folder& folder : folders_)
+    for (const std::string& spelling : {folder.name, folder.resolved})
+      if (lies_in(path, spelling) && !climbs(path.substr(spelling.size())))
+        return folder.name + std::string(path.substr(spelling.size()));
   return std::nullopt;
 }
 

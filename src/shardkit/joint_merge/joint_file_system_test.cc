@@ -94,6 +94,23 @@ TEST_F(JointFileSystemTest, APathThatWasResolvedIsKnown) {
   });
 }
 
+/// As with --local_dir ../ckpt: what counts is that a path stays below the folder.
+TEST_F(JointFileSystemTest, AFolderMayBeSpelledWithDots) {
+  const std::string folder = dir_ / "other/../joint";
+  expect_all_ok(2, [&](ProcessGroup& group) {
+    PartialDisk disk(posix_file_system(), [&group](const std::string& path) {
+      return group.rank() == 0 && (path.ends_with("/b1") || path.ends_with("/d1"));
+    });
+    JointFileSystem files(disk, group, {folder}, dir_ / "out");
+    return files.calls().run([&]() -> Status {
+      if (group.rank() == 1) return {};
+      SHARDKIT_ASSIGN(const std::string text, read_whole_file(files, folder + "/b1", 100));
+      SHARDKIT_TRY(expect(text == "content of joint/b1", "the content"));
+      return expect(!files.open(folder + "/../other/d1").ok(), "nothing outside of the folder");
+    });
+  });
+}
+
 TEST_F(JointFileSystemTest, OutsideOfTheFoldersARankIsAlone) {
   on_rank_0([this](FileSystem& files) -> Status {
     for (const char* name : {"joint/x1", "other/d1", "joint/out/e1", "joint/../other/d1"}) {

@@ -15,6 +15,7 @@
 #include "shardkit/base/random_number.h"
 #include "shardkit/collective/agreement.h"
 #include "shardkit/collective/message.h"
+#include "shardkit/joint_merge/agree_on_copies.h"
 #include "shardkit/joint_merge/agree_on_output.h"
 #include "shardkit/joint_merge/joint_file_system.h"
 #include "shardkit/joint_merge/told_records.h"
@@ -162,6 +163,8 @@ Status JointMerge::merge_steps() {
   SHARDKIT_TRY(calls().run([this] { return decide(); }));
   SHARDKIT_ASSIGN(const MergeSource* source, merger_.open_source());
   SHARDKIT_TRY(agree_on_output(group_, *source, *decision_));
+  SHARDKIT_TRY(agree_on_copies(fs_, calls(), group_, source->catalog->files,
+                               options_.transfer.cancel));
   SHARDKIT_TRY(open_stage());
   if (!stage_.is_written) {
     SHARDKIT_TRY(write_weights());

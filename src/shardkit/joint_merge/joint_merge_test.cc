@@ -99,7 +99,12 @@ class JointMergeTest : public ::testing::Test {
          {"model.more_rows", rows(100)},
          {"lm_head.weight", rows(7)}});
     std::filesystem::remove(rank_file(rank));
-    const auto file = posix_file_system().create(rank_file(rank)).value();
+    write_pt_file(rank_file(rank), root, rank);
+  }
+
+  static void write_pt_file(const std::string& path, const Value& root, int rank = 0) {
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    const auto file = posix_file_system().create(path).value();
     PtWriteOptions options;
     options.rank = rank;
     write_pt(*file, root, options).value();
@@ -238,47 +243,77 @@ TEST_F(JointMergeTest, CopiesOnSeveralDisksMustBeEqual) {
   const std::string other = dir_ / "other.pt";
   std::filesystem::copy(rank_file(1), other);
   write_rank_file(1, 1);
-
-  /// Shows another file under a rank file's name.
-  class OtherCopy final : public FileSystem {
-   public:
-    OtherCopy(std::string name, std::string file)
-        : name_(std::move(name)), file_(std::move(file)) {}
-    const std::string& at(const std::string& path) const { return path == name_ ? file_ : path; }
-    Result<std::unique_ptr<RandomAccessFile>> open(const std::string& path) override {
-      return posix_file_system().open(at(path));
-    }
-    Result<FileInfo> info(const std::string& path) override {
-      return posix_file_system().info(at(path));
-    }
-    Result<std::vector<DirectoryEntry>> list(const std::string& path) override {
-      return posix_file_system().list(path);
-    }
-    Result<std::unique_ptr<WritableFile>> create(const std::string&) override { return unused(); }
-    Result<std::unique_ptr<WritableFile>> open_to_write(const std::string&) override {
-      return unused();
-    }
-    Result<std::unique_ptr<FileLock>> lock(const std::string&, std::string_view) override {
-      return unused();
-    }
-    Status make_directory(const std::string&) override { return unused(); }
-    Status rename(const std::string&, const std::string&) override { return unused(); }
-    Status exchange(const std::string&, const std::string&) override { return unused(); }
-    Status remove_all(const std::string&) override { return unused(); }
-    Status sync_directory(const std::string&) override { return unused(); }
-    Result<std::uint64_t> free_bytes(const std::string&) override { return unused(); }
-
-   private:
-    static Error unused() { return {ErrorCode::kInternal, "not reached"}; }
-    const std::string name_;
-    const std::string file_;
-  };
-  OtherCopy disk(rank_file(1), other);
+  PartialDisk disk(posix_file_system(), rank_file(1), other);
   expect_all_fail(merge(3,
                         [&disk](int rank) -> FileSystem& {
                           return rank == 2 ? static_cast<FileSystem&>(disk) : posix_file_system();
                         }),
                   ErrorCode::kIncomplete, "ranks 0 and 2 differ in their copies of");
+}
+
+/// An adapter of one rank, and its base model in two blocks: each of two ranks writes one.
+class JointLoraMergeTest : public JointMergeTest {
+ protected:
+  JointLoraMergeTest() {
+    options_.local_dir = dir_ / "adapter";
+    options_.base_model_dir = dir_ / "base";
+    write_pt_file(dir_ / "adapter/model_world_size_1_rank_0.pt",
+                  testing::make_dict(
+                      {{"base_model.model.model.q.lora_A.default.weight", matrix(2, kColumns, 1)},
+                       {"base_model.model.model.q.lora_B.default.weight", matrix(kRows, 2, 1)}}));
+    write_adapter_config("adapter/lora_adapter", 8);
+    write_base("base", 0);
+  }
+
+  static Tensor matrix(std::int64_t rows, std::int64_t columns, float value) {
+    return testing::float_tensor(
+        {rows, columns}, std::vector<float>(static_cast<std::size_t>(rows * columns), value));
+  }
+  void write_base(const std::string& folder, float value) {
+    write_pt_file(dir_ / (folder + "/pytorch_model.bin"),
+                  testing::make_dict({{"model.q.weight", matrix(kRows, kColumns, value)}}));
+  }
+  void write_adapter_config(const std::string& folder, int alpha) {
+    write_file(dir_ / (folder + "/adapter_config.json"),
+               R"({"peft_type": "LORA", "r": 2, "target_modules": ["q"], "lora_alpha": )" +
+                   std::to_string(alpha) + "}");
+  }
+
+  /// By two ranks; on the disk of the second another file is at `path`.
+  std::vector<Status> merge_with_other(const std::string& path, const std::string& other) {
+    PartialDisk disk(posix_file_system(), dir_ / path, dir_ / other);
+    return merge(2, [&disk](int rank) -> FileSystem& {
+      return rank == 1 ? static_cast<FileSystem&>(disk) : posix_file_system();
+    });
+  }
+
+ private:
+  static constexpr std::int64_t kRows = 4000, kColumns = 1024;
+};
+
+TEST_F(JointLoraMergeTest, CopiesOfABaseModelMustBeEqual) {
+  const Content alone = expected();
+  write_base("other", 1);
+  expect_all_fail(merge_with_other("base/pytorch_model.bin", "other/pytorch_model.bin"),
+                  ErrorCode::kIncomplete,
+                  "ranks 0 and 1 differ in their copies of '" +
+                      (dir_ / "base/pytorch_model.bin") + "': expected XXH3-64 ");
+  std::filesystem::copy_file(dir_ / "base/pytorch_model.bin", dir_ / "other/pytorch_model.bin",
+                             std::filesystem::copy_options::overwrite_existing);
+  for (const Status& status : merge_with_other("base/pytorch_model.bin", "other/pytorch_model.bin"))
+    ASSERT_THAT(status, IsOk());
+  EXPECT_TRUE(content_of(dir_ / "out") == alone);
+}
+
+TEST_F(JointLoraMergeTest, CopiesOfWhatIsSaidOfAnAdapterMustBeEqual) {
+  options_.lora.mode = LoraMode::kMerge;
+  write_adapter_config("other", 16);
+  expect_all_fail(
+      merge_with_other("adapter/lora_adapter/adapter_config.json", "other/adapter_config.json"),
+      ErrorCode::kIncomplete, "ranks 0 and 1 differ in what their adapter_config.json");
+  const Content alone = expected();
+  for (const Status& status : merge(2, whole_disk)) ASSERT_THAT(status, IsOk());
+  EXPECT_TRUE(content_of(dir_ / "out") == alone);
 }
 
 TEST_F(JointMergeTest, TheRanksMustBeGivenTheSameOptions) {

@@ -34,9 +34,8 @@ Result<Comparable> open_checkpoint_to_compare(FileSystem& fs, CheckpointFolder f
   result.notes.insert(result.notes.end(), result.catalog->warnings.begin(),
                       result.catalog->warnings.end());
   result.notes.insert(result.notes.end(), saved.warnings.begin(), saved.warnings.end());
-  if (lora.summary)
-    result.notes.push_back(fmt::format("the base model is compared, without its adapter ({})",
-                                       to_string(*lora.summary)));
+  result.adapter = std::move(lora.adapter);
+  result.lora = std::move(lora.summary);
   return result;
 }
 
@@ -46,7 +45,14 @@ Result<Comparable> open_weights(FileSystem& fs, const std::string& path) {
   if (!catalog.ok()) return std::move(catalog).error().in_file(path);
   return Comparable{path, std::move(weights.kind),
                     std::make_shared<const Catalog>(*std::move(catalog)),
-                    std::move(weights.config), std::move(weights.notes)};
+                    std::move(weights.config), {}, {}, std::move(weights.notes)};
+}
+
+/// The tensors of the model, and of the adapter beside them.
+std::shared_ptr<const Catalog> with_adapter(const Comparable& side) {
+  Catalog both = *side.catalog;
+  both.tensors.insert(both.tensors.end(), side.adapter.begin(), side.adapter.end());
+  return std::make_shared<const Catalog>(std::move(both));
 }
 
 }  // namespace
@@ -75,8 +81,19 @@ Result<Comparison> compare(FileSystem& fs, const Comparable& first, const Compar
   const hf::ModelConfig* config_b = second.config ? &*second.config : nullptr;
   SHARDKIT_ASSIGN(const hf::DTypeChoice resolved,
                   hf::resolve(dtype, config_a != nullptr ? config_a : config_b));
-  return compare_catalogs(fs, {first.catalog, resolved, config_a},
-                          {second.catalog, resolved, config_b}, options);
+  const bool adapters = !first.adapter.empty() && !second.adapter.empty();
+  SHARDKIT_ASSIGN(
+      Comparison comparison,
+      compare_catalogs(fs, {adapters ? with_adapter(first) : first.catalog, resolved, config_a},
+                       {adapters ? with_adapter(second) : second.catalog, resolved, config_b},
+                       options));
+  if (!adapters)
+    for (const Comparable* side : {&first, &second})
+      if (side->lora)
+        comparison.notes.push_back(
+            fmt::format("of '{}' the base model is compared, without its adapter ({})", side->path,
+                        to_string(*side->lora)));
+  return comparison;
 }
 
 }  // namespace shardkit

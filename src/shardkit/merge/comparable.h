@@ -14,6 +14,7 @@
 #include "shardkit/hf/config.h"
 #include "shardkit/hf/dtype_choice.h"
 #include "shardkit/io/file_system.h"
+#include "shardkit/merge/lora_summary.h"
 
 namespace shardkit {
 
@@ -22,11 +23,13 @@ struct Comparable {
   std::string kind;  ///< "FSDP checkpoint of 4 ranks", "model folder (safetensors)": for people
   std::shared_ptr<const Catalog> catalog;
   std::optional<hf::ModelConfig> config;
+  std::vector<CatalogTensor> adapter;  ///< LoRA's, under the names by which peft saves them
+  std::optional<LoraSummary> lora;     ///< of a checkpoint with an adapter
   std::vector<std::string> notes;
 };
 
 /// A folder that discover_checkpoint() knows is a checkpoint; all else is for read_weights(). Of one
-/// with a LoRA adapter the base model is taken, under clean names.
+/// with a LoRA adapter the catalog is that of the base model, under clean names.
 ///
 /// @param paths      several: the folders of one checkpoint, as discover_checkpoint() joins them
 /// @param hf_folder  of a checkpoint: as for open_merge_source
@@ -37,6 +40,9 @@ Result<Comparable> open_comparable(FileSystem& fs, std::span<const std::string> 
                                    const std::string& hf_folder = {},
                                    PlainTensors plain = PlainTensors::kAuto);
 
+/// Where both have a LoRA adapter, those are compared, too; where one has, a note tells that it was
+/// left aside.
+///
 /// @param dtype  to what both are cast first; kAuto: what the first config of the two says
 /// @error as hf::resolve, compare_catalogs
 Result<Comparison> compare(FileSystem& fs, const Comparable& first, const Comparable& second,

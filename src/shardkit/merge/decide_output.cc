@@ -95,7 +95,7 @@ Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
   SHARDKIT_ASSIGN(const SavedCatalog saved, saved_catalog(model, std::move(decided.dropped)));
   append(saved.notes, decided.notes);
   append(saved.warnings, decided.warnings);
-  decide_kept_dtypes(source, saved, choices.dtype, decided.notes, decided.warnings);
+  decide_kept_dtypes(source, saved, lora.adapter, choices.dtype, decided.notes, decided.warnings);
   check_head(source, saved, decided.warnings);
   SHARDKIT_ASSIGN(OutputPlan output,
                   plan_output(source, saved, std::move(lora.adapter),

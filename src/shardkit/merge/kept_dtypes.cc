@@ -9,16 +9,18 @@
 namespace shardkit {
 namespace {
 
-std::size_t count_fitting(const Catalog& catalog, std::string_view pattern) {
+std::size_t count_fitting(std::span<const CatalogTensor> tensors, std::string_view pattern) {
   return static_cast<std::size_t>(
-      std::count_if(catalog.tensors.begin(), catalog.tensors.end(),
+      std::count_if(tensors.begin(), tensors.end(),
                     [pattern](const CatalogTensor& t) { return hf::matches(pattern, t.name); }));
 }
 
-void tell_patterns(const Catalog& catalog, const std::vector<std::string>& patterns,
-                   std::vector<std::string>& notes, std::vector<std::string>& warnings) {
+void tell_patterns(const Catalog& catalog, std::span<const CatalogTensor> adapter,
+                   const std::vector<std::string>& patterns, std::vector<std::string>& notes,
+                   std::vector<std::string>& warnings) {
   for (const std::string& pattern : patterns) {
-    const std::size_t count = count_fitting(catalog, pattern);
+    const std::size_t count =
+        count_fitting(catalog.tensors, pattern) + count_fitting(adapter, pattern);
     if (count == 0) {
       warnings.push_back(fmt::format("--keep-dtype '{}' fits the name of no tensor", pattern));
     } else {
@@ -36,17 +38,17 @@ bool is_quantized(const CatalogTensor& tensor) {
 }  // namespace
 
 void decide_kept_dtypes(const MergeSource& source, const SavedCatalog& saved,
-                        hf::DTypeChoice& choice, std::vector<std::string>& notes,
-                        std::vector<std::string>& warnings) {
+                        std::span<const CatalogTensor> adapter, hf::DTypeChoice& choice,
+                        std::vector<std::string>& notes, std::vector<std::string>& warnings) {
   const Catalog& catalog = *saved.catalog;
-  tell_patterns(catalog, choice.keep, notes, warnings);
+  tell_patterns(catalog, adapter, choice.keep, notes, warnings);
   const auto float8 =
       std::count_if(catalog.tensors.begin(), catalog.tensors.end(),
                     [](const CatalogTensor& tensor) { return hf::is_float8(tensor.dtype); });
   if (float8 > 0) {
     std::size_t scales = 0;
     for (const std::string_view pattern : hf::float8_scale_patterns()) {
-      scales += count_fitting(catalog, pattern);
+      scales += count_fitting(catalog.tensors, pattern);
       if (std::find(choice.keep.begin(), choice.keep.end(), pattern) == choice.keep.end())
         choice.keep.emplace_back(pattern);
     }

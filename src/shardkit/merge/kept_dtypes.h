@@ -1,9 +1,11 @@
 // Tensors that a cast leaves as they are stored: by name, and the scales of 8-bit weights.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
+#include "shardkit/checkpoint/catalog.h"
 #include "shardkit/hf/dtype_choice.h"
 #include "shardkit/merge/merge_source.h"
 #include "shardkit/merge/saved_catalog.h"
@@ -15,9 +17,10 @@ namespace shardkit {
 /// tensors each pattern of the user keeps, patterns that no name fits, and a quantization_config
 /// that does not go with the weights.
 ///
-/// @param choice  not kAuto
+/// @param adapter  what is written of one beside the model
+/// @param choice   not kAuto
 void decide_kept_dtypes(const MergeSource& source, const SavedCatalog& saved,
-                        hf::DTypeChoice& choice, std::vector<std::string>& notes,
-                        std::vector<std::string>& warnings);
+                        std::span<const CatalogTensor> adapter, hf::DTypeChoice& choice,
+                        std::vector<std::string>& notes, std::vector<std::string>& warnings);
 
 }  // namespace shardkit

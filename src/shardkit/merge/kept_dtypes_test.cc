@@ -18,7 +18,8 @@ struct Told {
 };
 
 Told decide(const std::vector<std::pair<std::string, DType>>& tensors,
-            std::vector<std::string> patterns, const std::string& config) {
+            std::vector<std::string> patterns, const std::string& config,
+            const std::vector<CatalogTensor>& adapter = {}) {
   Catalog catalog;
   for (const auto& [name, dtype] : tensors) {
     CatalogTensor& tensor = catalog.tensors.emplace_back();
@@ -32,7 +33,8 @@ Told decide(const std::vector<std::pair<std::string, DType>>& tensors,
   hf::DTypeChoice choice;
   choice.keep = std::move(patterns);
   Told told;
-  decide_kept_dtypes(source, {source.catalog, {}, {}, {}}, choice, told.notes, told.warnings);
+  decide_kept_dtypes(source, {source.catalog, {}, {}, {}}, adapter, choice, told.notes,
+                     told.warnings);
   told.keep = choice.keep;
   return told;
 }
@@ -45,6 +47,14 @@ TEST(KeptDTypes, PatternsAreCountedAndThoseThatFitNothingTold) {
   EXPECT_THAT(told.notes, ElementsAre("2 tensors keep their dtype by '*.bias'"));
   EXPECT_THAT(told.warnings, ElementsAre("--keep-dtype '*.wieght' fits the name of no tensor"));
   EXPECT_THAT(told.keep, ElementsAre("*.bias", "*.wieght"));
+}
+
+TEST(KeptDTypes, PatternsMayBeOfAnAdapterAlone) {
+  CatalogTensor factor;
+  factor.name = "base_model.model.q.lora_A.weight";
+  const Told told = decide({{"q.weight", DType::kFloat32}}, {"*lora_*"}, "{}", {factor});
+  EXPECT_THAT(told.notes, ElementsAre("1 tensors keep their dtype by '*lora_*'"));
+  EXPECT_THAT(told.warnings, IsEmpty());
 }
 
 TEST(KeptDTypes, ScalesOfEightBitFloatsAreKept) {

@@ -141,10 +141,21 @@ Status add_settings(hf::LoraSettings said, const std::string& path, hf::LoraSett
   return {};
 }
 
+/// Rank 0 wrote them beside its shards, whose folder may come anywhere among those that are joined.
+std::vector<std::string> shard_folders(const MergeSource& source) {
+  std::vector<std::string> folders = {source.checkpoint.path};
+  folders.insert(folders.end(), source.checkpoint.more_folders.begin(),
+                 source.checkpoint.more_folders.end());
+  return folders;
+}
+
 /// Where the files of an adapter may lie, the likeliest first.
 std::vector<std::string> config_folders(const MergeSource& source, const LoraAdapter& adapter) {
-  std::vector<std::string> folders = {join_path(source.checkpoint.path, "lora_adapter"),
-                                      source.checkpoint.path};
+  std::vector<std::string> folders;
+  for (const std::string& shards : shard_folders(source)) {
+    folders.push_back(join_path(shards, "lora_adapter"));
+    folders.push_back(shards);
+  }
   if (source.checkpoint.hf_folder) folders.push_back(*source.checkpoint.hf_folder);
   const bool unnamed = adapter.name.empty() || adapter.name == kDefaultAdapter;
   std::vector<std::string> all;
@@ -155,22 +166,27 @@ std::vector<std::string> config_folders(const MergeSource& source, const LoraAda
   return all;
 }
 
-Status read_settings(FileSystem& fs, const MergeSource& source, LoraAdapter& adapter) {
-  for (const std::string& folder : config_folders(source, adapter)) {
-    const std::string path = join_path(folder, kConfigName);
-    if (!fs.info(path).ok()) continue;
-    SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, kConfigLimit));
-    auto settings = hf::parse_adapter_config(text);
-    if (!settings.ok()) return std::move(settings).error().in_file(path);
-    SHARDKIT_TRY(add_settings(*std::move(settings), path, adapter.settings));
-  }
-  const bool is_default = adapter.name.empty() || adapter.name == kDefaultAdapter;
-  const std::string path = join_path(source.checkpoint.path, kMetaName);
-  if (!fs.info(path).ok() || !(is_default || adapter.others.empty())) return {};
+/// Takes over what a file says, where it is there.
+Status read_settings_file(FileSystem& fs, const std::string& path,
+                          Result<hf::LoraSettings> (*parse)(std::string_view),
+                          LoraAdapter& adapter) {
+  if (!fs.info(path).ok()) return {};
   SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, kConfigLimit));
-  auto settings = hf::parse_lora_train_meta(text);
+  auto settings = parse(text);
   if (!settings.ok()) return std::move(settings).error().in_file(path);
   return add_settings(*std::move(settings), path, adapter.settings);
+}
+
+Status read_settings(FileSystem& fs, const MergeSource& source, LoraAdapter& adapter) {
+  for (const std::string& folder : config_folders(source, adapter))
+    SHARDKIT_TRY(read_settings_file(fs, join_path(folder, kConfigName), hf::parse_adapter_config,
+                                    adapter));
+  const bool is_default = adapter.name.empty() || adapter.name == kDefaultAdapter;
+  if (!is_default && !adapter.others.empty()) return {};
+  for (const std::string& folder : shard_folders(source))
+    SHARDKIT_TRY(read_settings_file(fs, join_path(folder, kMetaName), hf::parse_lora_train_meta,
+                                    adapter));
+  return {};
 }
 
 /// Adapters of fused experts (target_parameters) hold the rows of all experts in one tensor.

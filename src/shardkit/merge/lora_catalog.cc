@@ -9,7 +9,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "shardkit/hf/ties.h"
 #include "shardkit/io/path.h"
+#include "shardkit/merge/base_model.h"
 #include "shardkit/merge/lora_fold.h"
 
 namespace shardkit {
@@ -74,8 +76,50 @@ Result<Catalog> model_catalog(const MergeSource& source, const Names& names,
   return model;
 }
 
-std::vector<CatalogTensor> adapter_tensors(const Catalog& held, const Names& names,
+/// Of two tied tensors that are saved as one, an adapter changes one alone (peft 0.21 leaves the
+/// other as it was): then both are there, as they were trained.
+void untie_changed(const MergeSource& source, const Names& names, const LoraAdapter& adapter,
+                   LoraMode mode, Catalog& model) {
+  if (!source.config) return;
+  std::set<std::string> changed;
+  for (const std::size_t copy : adapter.copies) changed.insert(names[copy].model_name);
+  if (mode == LoraMode::kMerge)
+    for (const LoraModule& module : adapter.modules) changed.insert(module.name + ".weight");
+  std::vector<std::string> present;
+  for (const CatalogTensor& tensor : model.tensors) present.push_back(tensor.name);
+  for (const hf::TiedPair& tie : hf::ties_left_out(*source.config, present)) {
+    if (!changed.contains(tie.canonical) && !changed.contains(tie.alias)) continue;
+    const auto original =
+        std::find_if(names.begin(), names.end(), [&tie](const hf::LoraName& name) {
+          return name.model_name == tie.canonical && name.role != hf::LoraRole::kTrainedCopy;
+        });
+    if (original == names.end()) continue;
+    const auto held = static_cast<std::size_t>(original - names.begin());
+    model.tensors.push_back(renamed(source.catalog->tensors[held], tie.alias));
+  }
+}
+
+/// The biases of the model that were trained with the adapter: all, or those of its modules (peft
+/// 0.21, tuners/tuners_utils.py, _get_learnable_bias_state_dict).
+std::vector<std::size_t> trained_biases(const Names& names, const LoraAdapter& adapter) {
+  using Bias = hf::LoraSettings::Bias;
+  constexpr std::string_view kBias = ".bias";
+  std::vector<std::size_t> biases;
+  if (adapter.settings.bias == Bias::kNone) return biases;
+  std::set<std::string_view> modules;
+  for (const LoraModule& module : adapter.modules) modules.insert(module.name);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::string_view name = names[i].model_name;
+    if (names[i].role != hf::LoraRole::kModel || !name.ends_with(kBias)) continue;
+    name.remove_suffix(kBias.size());
+    if (adapter.settings.bias == Bias::kAll || modules.contains(name)) biases.push_back(i);
+  }
+  return biases;
+}
+
+std::vector<CatalogTensor> adapter_tensors(const MergeSource& source, const Names& names,
                                            const LoraAdapter& adapter) {
+  const Catalog& held = *source.catalog;
   std::vector<CatalogTensor> tensors;
   const auto add = [&](std::size_t i) {
     tensors.push_back(renamed(held.tensors[i], hf::saved_adapter_name(names[i])));
@@ -87,11 +131,23 @@ std::vector<CatalogTensor> adapter_tensors(const Catalog& held, const Names& nam
     if (module.magnitude) add(*module.magnitude);
   }
   for (const std::size_t copy : adapter.copies) add(copy);
+  if (source.base_folder) return tensors;  // whose biases are not the trained ones
+  for (const std::size_t bias : trained_biases(names, adapter))
+    tensors.push_back(renamed(held.tensors[bias], hf::saved_model_name(held.tensors[bias].name)));
   return tensors;
 }
 
-Status fold_all(const MergeSource& source, const LoraAdapter& adapter, Catalog& model) {
+Status fold_all(const MergeSource& source, const Names& names, const LoraAdapter& adapter,
+                Catalog& model) {
   SHARDKIT_TRY(check_foldable(adapter, source.base_folder.has_value()));
+  if (source.base_folder) {
+    const std::vector<std::size_t> biases = trained_biases(names, adapter);
+    if (!biases.empty())
+      return Error(ErrorCode::kIncomplete,
+                   "biases were trained with the adapter, and the checkpoint does not hold them")
+          .of_tensor(names[biases.front()].model_name)
+          .expected("bias \"none\" in adapter_config.json");
+  }
   std::unordered_map<std::string_view, CatalogTensor*> by_name;
   for (CatalogTensor& tensor : model.tensors) by_name[tensor.name] = &tensor;
   for (const LoraModule& module : adapter.modules) {
@@ -197,6 +253,18 @@ void tell(const LoraAdapter& adapter, const LoraSummary& summary, LoraCatalog& o
         "loads nothing; --lora-alpha tells it");
 }
 
+/// peft loads such an adapter without a word, and leaves the base model's biases.
+void warn_of_biases(const MergeSource& source, const LoraAdapter& adapter, LoraMode mode,
+                    std::vector<std::string>& warnings) {
+  const bool adapter_alone = source.base_folder || holds_adapter_alone(*source.catalog);
+  if (mode == LoraMode::kMerge || !adapter_alone ||
+      adapter.settings.bias == hf::LoraSettings::Bias::kNone)
+    return;
+  warnings.emplace_back(
+      "adapter_config.json says that biases were trained, and the shards hold none: lora_adapter/ "
+      "lacks them");
+}
+
 /// What is carried out, of what was asked for.
 Result<LoraMode> settle_mode(const MergeSource& source, const Names& names,
                              const LoraAdapter& adapter, LoraMode mode) {
@@ -239,12 +307,14 @@ Result<LoraCatalog> take_lora_apart(FileSystem& fs, const MergeSource& source,
     if (mode != choice.mode)
       result.notes.emplace_back(
           "the shards hold LoRA tensors alone: only lora_adapter/ is written");
+    untie_changed(source, names, *adapter, mode, model);
     result.summary = summarize(*adapter, model, mode);
     tell(*adapter, *result.summary, result);
-    if (mode == LoraMode::kMerge) SHARDKIT_TRY(fold_all(source, *adapter, model));
+    warn_of_biases(source, *adapter, mode, result.warnings);
+    if (mode == LoraMode::kMerge) SHARDKIT_TRY(fold_all(source, names, *adapter, model));
     if (mode == LoraMode::kAdapterOnly) model.tensors.clear(), model.shared.clear();
     if (mode != LoraMode::kMerge && !adapter->modules.empty()) {
-      result.adapter = adapter_tensors(held, names, *adapter);
+      result.adapter = adapter_tensors(source, names, *adapter);
       result.adapter_config = config_text(*adapter, *result.summary, mode == LoraMode::kAdapter);
     }
   }

@@ -1,6 +1,7 @@
 // Tests of adapters: taken apart, folded in (bits by hand), and what is refused.
 #include "shardkit/merge/lora_catalog.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -40,6 +41,14 @@ class LoraTest : public ::testing::Test {
   void write(const Value& rank) {
     std::filesystem::remove(dir_ / "ckpt/model_world_size_1_rank_0.pt");
     testing::write_ranks(dir_ / "ckpt", {rank});
+  }
+  /// A folder of --base_model_dir.
+  void write_base(const Value& tensors, const std::string& config) {
+    options_.base_model_dir = dir_ / "base";
+    testing::write_file(dir_ / "base/config.json", config);
+    const auto file = posix_file_system().create(dir_ / "base/pytorch_model.bin").value();
+    write_pt(*file, tensors, {}).value();
+    file->close().value();
   }
   void write_adapter_config(const std::string& text) {
     testing::write_file(dir_ / "ckpt/lora_adapter/adapter_config.json", text);
@@ -236,6 +245,69 @@ TEST_F(LoraTest, ATiedEmbeddingThatIsFoldedDiffersFromItsAlias) {
   EXPECT_EQ(merged<float>("lm_head.weight"), (std::vector<float>{1, 2}));
   ASSERT_EQ(report->warnings.size(), 1u);
   EXPECT_NE(report->warnings[0].find("but they differ: both are kept"), std::string::npos);
+}
+
+/// transformers saves one tensor of the two; peft's forward leaves lm_head as it was.
+TEST_F(LoraTest, ATiedHeadThatABaseModelLeavesOutStaysTheOriginal) {
+  write_base(make_dict({{"model.embed_tokens.weight", float_tensor({2, 1}, {1, 2})}}),
+             R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+                 "tie_word_embeddings": true})");
+  options_.existing = ExistingTarget::kReplace;
+  options_.lora.alpha = 1;
+  write(make_dict({{"model.embed_tokens.lora_embedding_A.default", float_tensor({1, 2}, {1, 1})},
+                   {"model.embed_tokens.lora_embedding_B.default", float_tensor({1, 1}, {1})}}));
+  const auto report = merge();
+  ASSERT_THAT(report, IsOk());
+  EXPECT_EQ(merged<float>("model.embed_tokens.weight"), (std::vector<float>{2, 3}));
+  EXPECT_EQ(merged<float>("lm_head.weight"), (std::vector<float>{1, 2}));
+  ASSERT_EQ(report->warnings.size(), 1u);
+  EXPECT_NE(report->warnings[0].find("but they differ: both are kept"), std::string::npos);
+  write(make_dict({{"lm_head.lora_A.default.weight", float_tensor({1, 1}, {1})},
+                   {"lm_head.lora_B.default.weight", float_tensor({2, 1}, {1, 1})}}));
+  ASSERT_THAT(merge(), IsOk());
+  EXPECT_EQ(merged<float>("model.embed_tokens.weight"), (std::vector<float>{1, 2}));
+  EXPECT_EQ(merged<float>("lm_head.weight"), (std::vector<float>{2, 3}));
+}
+
+TEST_F(LoraTest, BiasesTrainedWithTheAdapterStandBesideIt) {
+  const std::string bias = std::string(kQ) + "base_layer.bias";
+  const std::string other = "base_model.model.n.bias";
+  Value root = small();
+  root.get_if<Dict>()->items.emplace_back(Value(bias), float_tensor({3}, {7, 8, 9}));
+  root.get_if<Dict>()->items.emplace_back(Value(other), float_tensor({1}, {5}));
+  write(root);
+  options_.lora.mode = LoraMode::kAdapterOnly;
+  const auto biases = [&](const std::string& which) {
+    write_adapter_config(R"({"r": 1, "lora_alpha": 1, "bias": ")" + which + "\"}");
+    const LoraCatalog apart = take_apart().value();
+    std::vector<std::string> names;
+    for (const CatalogTensor& tensor : apart.adapter)
+      if (tensor.name.ends_with(".bias")) names.push_back(tensor.name);
+    return names;
+  };
+  EXPECT_EQ(biases("none"), std::vector<std::string>{});
+  EXPECT_EQ(biases("lora_only"), std::vector<std::string>{bias});
+  EXPECT_EQ(biases("all"), (std::vector<std::string>{bias, other}));
+  ASSERT_THAT(merge(), IsOk());
+  EXPECT_EQ(merged<float>(bias, "lora_adapter/adapter_model.safetensors"),
+            (std::vector<float>{7, 8, 9}));
+}
+
+TEST_F(LoraTest, TrainedBiasesThatTheShardsLackAreNotTheBaseModels) {
+  write(make_dict({q("lora_A.default.weight", float_tensor({1, 2}, {1, 3})),
+                   q("lora_B.default.weight", float_tensor({3, 1}, {1, 2, 3}))}));
+  write_adapter_config(R"({"r": 1, "lora_alpha": 1, "bias": "lora_only"})");
+  write_base(make_dict({{"m.q.weight", float_tensor({3, 2}, {1, 2, 3, 4, 5, 6})},
+                        {"m.q.bias", float_tensor({3}, {0, 0, 0})}}),
+             "{}");
+  EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete,
+                             "biases were trained with the adapter, and the checkpoint does not "
+                             "hold them: tensor 'm.q.bias'"));
+  options_.lora.mode = LoraMode::kAdapter;
+  const auto report = merge();
+  ASSERT_THAT(report, IsOk());
+  EXPECT_THAT(report->warnings,
+              ::testing::Contains(::testing::HasSubstr("lora_adapter/ lacks them")));
 }
 
 struct Refusal {

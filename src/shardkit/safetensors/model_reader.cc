@@ -33,13 +33,11 @@ Status add_file(FileSystem& fs, const std::string& path, Names& listed, Dict& te
 }  // namespace
 
 Result<Dict> read_model(FileSystem& fs, const std::string& folder) {
+  const std::string one_file = join_path(folder, weight_file_name(0, 1));
   const std::string index_path = join_path(folder, kIndexFileName);
-  const auto text = read_whole_file(fs, index_path, kMaxIndexBytes);
-  if (!text.ok()) {
-    if (text.error().code() != ErrorCode::kNotFound) return text.error();
-    return read_safetensors(fs, join_path(folder, weight_file_name(0, 1)));
-  }
-  auto index = read_index(*text);
+  if (fs.info(one_file).ok() || !fs.info(index_path).ok()) return read_safetensors(fs, one_file);
+  SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, index_path, kMaxIndexBytes));
+  auto index = read_index(text);
   if (!index.ok()) return std::move(index).error().in_file(index_path);
   std::map<std::string, Names> by_file;
   for (const auto& [name, file] : index->weight_map) by_file[file].insert(name);

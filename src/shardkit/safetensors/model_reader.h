@@ -9,9 +9,10 @@
 
 namespace shardkit::safetensors {
 
-/// Name -> Tensor, of the files that model.safetensors.index.json lists or, without an index, of
-/// model.safetensors: files in the order of their names, tensors in data order. Reads headers only;
-/// tensors are as read_safetensors() makes them.
+/// Name -> Tensor, of model.safetensors or, where that is not there, of the files that
+/// model.safetensors.index.json lists; of both transformers loads the first, too (5.24,
+/// modeling_utils.py _get_resolved_checkpoint_files). Files in the order of their names, tensors in
+/// data order. Reads headers only; tensors are as read_safetensors() makes them.
 ///
 /// @error kNotFound   the folder has neither, or a listed file is missing
 /// @error kIncomplete index and files disagree on which tensor lies where; the tensor is named

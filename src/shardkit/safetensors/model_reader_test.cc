@@ -56,6 +56,12 @@ TEST_F(ReadModelTest, OneFileNeedsNoIndex) {
   EXPECT_EQ(model->items.size(), 2u);
 }
 
+// As transformers does.
+TEST_F(ReadModelTest, OneFileComesBeforeAnIndex) {
+  std::filesystem::copy(golden_path("small.safetensors"), dir_ / "model/model.safetensors");
+  EXPECT_EQ(read().value().items.size(), 2u);
+}
+
 TEST_F(ReadModelTest, AnIndexThatSaysOtherThanTheFilesIsRefused) {
   change_index("\"lm_head.weight\": \"model-00004", "\"lm_head.weight\": \"model-00003");
   EXPECT_THAT(read(), Fails(ErrorCode::kIncomplete, "lacks a tensor that the index lists"));

@@ -1,12 +1,14 @@
-// Calls the CUDA runtime through dlopen().
+// Calls the CUDA runtime, which is loaded when it is asked for.
 #include "shardkit/state/pinned_memory.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <array>
 #include <mutex>
 #include <string_view>
+#include <utility>
+
+#include "shardkit/base/loaded_library_internal.h"
 
 namespace shardkit {
 namespace {
@@ -22,25 +24,15 @@ constexpr std::array kErrorsWithoutDevice{
     100,  // cudaErrorNoDevice
 };
 
-constexpr std::array kLibraries{"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
-
 class CudaHostPinner : public HostPinner {
  public:
-  Status find_functions(void* library, const std::string& name) {
-    const auto find = [&](const char* symbol, auto& function) -> Status {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
-          ::dlsym(library, symbol));
-      if (function) return {};
-      return Error(ErrorCode::kUnsupported,
-                   fmt::format("pin_memory: this CUDA runtime has no {}", symbol))
-          .in_file(name);
-    };
-    SHARDKIT_TRY(find("cudaHostAlloc", host_alloc_));
-    SHARDKIT_TRY(find("cudaFreeHost", free_host_));
-    SHARDKIT_TRY(find("cudaHostRegister", host_register_));
-    SHARDKIT_TRY(find("cudaHostUnregister", host_unregister_));
-    SHARDKIT_TRY(find("cudaGetLastError", get_last_error_));
-    return find("cudaGetErrorString", get_error_string_);
+  Status find_functions(const LoadedLibrary& library) {
+    SHARDKIT_TRY(library.find("cudaHostAlloc", host_alloc_));
+    SHARDKIT_TRY(library.find("cudaFreeHost", free_host_));
+    SHARDKIT_TRY(library.find("cudaHostRegister", host_register_));
+    SHARDKIT_TRY(library.find("cudaHostUnregister", host_unregister_));
+    SHARDKIT_TRY(library.find("cudaGetLastError", get_last_error_));
+    return library.find("cudaGetErrorString", get_error_string_);
   }
 
   Result<std::byte*> allocate(std::size_t bytes) override {
@@ -79,39 +71,36 @@ class CudaHostPinner : public HostPinner {
 };
 
 // A library stays loaded: pinned memory may be freed at any time up to the process's end.
-Result<std::shared_ptr<HostPinner>> make_pinner(void* library, const std::string& name) {
+Result<std::shared_ptr<HostPinner>> make_pinner(const LoadedLibrary& library) {
   auto pinner = std::make_shared<CudaHostPinner>();
-  SHARDKIT_TRY(pinner->find_functions(library, name));
+  SHARDKIT_TRY(pinner->find_functions(library));
   return std::shared_ptr<HostPinner>(std::move(pinner));
 }
 
 }  // namespace
 
 Result<std::shared_ptr<HostPinner>> load_host_pinner(const std::string& library) {
-  void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle) return make_pinner(handle, library);
-  const char* reason = ::dlerror();
+  const auto loaded = LoadedLibrary::open({library});
+  if (loaded.ok()) return make_pinner(*loaded);
   return Error(ErrorCode::kUnsupported,
                fmt::format("pin_memory needs the CUDA runtime, which cannot be loaded: {}",
-                           reason ? reason : "unknown"))
+                           loaded.error().what()))
       .in_file(library);
 }
 
 Result<std::shared_ptr<HostPinner>> cuda_host_pinner() {
   static std::mutex mutex;
-  static std::shared_ptr<HostPinner> loaded;
+  static std::shared_ptr<HostPinner> pinner;
   const std::lock_guard lock(mutex);
-  if (loaded) return loaded;
-  for (const int flags : {RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD, RTLD_NOW | RTLD_LOCAL})
-    for (const char* name : kLibraries) {
-      void* handle = ::dlopen(name, flags);
-      if (!handle) continue;
-      SHARDKIT_ASSIGN(loaded, make_pinner(handle, name));
-      return loaded;
-    }
-  return Error(ErrorCode::kUnsupported,
-               "pin_memory needs the CUDA runtime (libcudart.so.13, .12 or .11.0), which cannot be "
-               "loaded");
+  if (pinner) return pinner;
+  const auto loaded =
+      LoadedLibrary::open({"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"});
+  if (!loaded.ok())
+    return Error(ErrorCode::kUnsupported,
+                 "pin_memory needs the CUDA runtime (libcudart.so.13, .12 or .11.0), which cannot "
+                 "be loaded");
+  SHARDKIT_ASSIGN(pinner, make_pinner(*loaded));
+  return pinner;
 }
 
 }  // namespace shardkit

@@ -99,6 +99,10 @@ std::string_view kind_name(const Value& value);
 /// Whether it is a Tensor, DTensor or ShardedTensor.
 bool is_tensor(const Value& value);
 
+/// Whether it is one, or one hides anywhere below: in containers, in objects. Readers bound the
+/// depth of the trees they build.
+bool holds_tensor(const Value& value);
+
 /// The value under a string key; null if there is none.
 const Value* find(const Dict& dict, std::string_view key);
 

@@ -19,7 +19,7 @@ struct PtFile {
   Value root;                       ///< what torch.load would return; a Dict for a state dict
   std::uint64_t bytes = 0;          ///< of the whole file
   std::uint64_t pickle_bytes = 0;   ///< of data.pkl: what reading it takes grows with them
-  std::uint32_t directory_crc = 0;  ///< of the zip directory: identifies the content cheaply
+  std::uint32_t directory_crc = 0;  ///< as zip::Archive's: identifies the content cheaply
   PtOrigin origin;
 };
 

@@ -62,6 +62,13 @@ std::int64_t position_of(const Dims& index, const Dims& strides) {
   return position;
 }
 
+Interval places_of(const Box& box, const Dims& strides) {
+  const std::int64_t begin = position_of(box.offset, strides);
+  std::int64_t last = begin;
+  for (std::size_t d = 0; d < strides.size(); ++d) last += (box.shape[d] - 1) * strides[d];
+  return {begin, last + 1};
+}
+
 Dims index_at(const Dims& shape, std::int64_t position) {
   Dims index(shape.size(), 0);
   const Dims strides = contiguous_strides(shape);

@@ -14,8 +14,13 @@ namespace shardkit {
 /// REQUIRES: 0 <= begin <= end <= elements of shape.
 std::vector<Box> boxes_of_range(const Dims& shape, std::int64_t begin, std::int64_t end);
 
-/// The place of an index in row-major order. REQUIRES: strides = contiguous_strides(shape).
+/// Where the element at an index lies: the sum of index[d] * strides[d]. With
+/// contiguous_strides(shape) its place in row-major order.
 std::int64_t position_of(const Dims& index, const Dims& strides);
+
+/// From the place of a box's first element in the row-major order of a tensor to behind its last.
+/// REQUIRES: strides = contiguous_strides(shape of the tensor), a box with elements.
+Interval places_of(const Box& box, const Dims& strides);
 
 /// The index at a place of the row-major order. REQUIRES: 0 <= position < elements of shape.
 Dims index_at(const Dims& shape, std::int64_t position);

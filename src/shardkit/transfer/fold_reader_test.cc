@@ -133,6 +133,30 @@ TEST_F(FoldReaderTest, DoraTakesTheNormsOfWholeRows) {
     EXPECT_TRUE(read(*tensor, step) == expected) << step;
 }
 
+// Cut in rows, columns and both; larger than the reader's buffers.
+TEST_F(FoldReaderTest, ABoxIsThatPartOfTheWhole) {
+  FileCache files(posix_file_system(), 4);
+  for (const auto& [transposed, dora] : {std::pair(false, false), {true, false}, {false, true}}) {
+    const auto tensor = base(transposed, dora);
+    const Floats expected = read(*tensor, tensor->numel());
+    const std::int64_t rows = tensor->shape[0], columns = tensor->shape[1];
+    for (const Box& box : {Box{{17, 0}, {rows - 17, columns}}, {{0, columns - 3}, {rows, 3}},
+                           {{5, 100}, {600, 500}}}) {
+      RangeReader reader(files, 1 << 20);
+      Floats found(static_cast<std::size_t>(box.shape[0] * box.shape[1]));
+      ASSERT_THAT(reader.read_box(PieceIndex(*tensor), box, DType::kFloat32,
+                                  reinterpret_cast<std::byte*>(found.data()), {box.shape[1], 1}),
+                  IsOk());
+      for (std::int64_t i = 0; i < box.shape[0]; ++i)
+        for (std::int64_t j = 0; j < box.shape[1]; ++j)
+          ASSERT_EQ(found[static_cast<std::size_t>(i * box.shape[1] + j)],
+                    expected[static_cast<std::size_t>((box.offset[0] + i) * columns +
+                                                      box.offset[1] + j)])
+              << to_string(box) << " at " << i << ", " << j;
+    }
+  }
+}
+
 TEST_F(FoldReaderTest, PartsThatAreNotWholeAreRefused) {
   const auto tensor = base(false, false);
   auto fold = std::make_shared<Fold>(*tensor->fold);

@@ -32,11 +32,9 @@ PieceIndex::PieceIndex(const CatalogTensor& tensor) : tensor_(&tensor) {
   ends_.reserve(pieces.size());
   for (const Piece& piece : pieces) {
     row_major_ = row_major_ && lies_row_major(piece);
-    const std::int64_t start = position_of(piece.box.offset, strides);
-    std::int64_t end = start + 1;
-    for (std::size_t d = 0; d < strides.size(); ++d) end += (piece.box.shape[d] - 1) * strides[d];
-    starts_.push_back(start);
-    ends_.push_back(end);
+    const Interval places = places_of(piece.box, strides);
+    starts_.push_back(places.begin);
+    ends_.push_back(places.end);
   }
   for (std::size_t i = 1; i < pieces.size(); ++i)
     if (layer_of(pieces[i]) == layer_of(pieces[i - 1])) ends_[i] = std::max(ends_[i], ends_[i - 1]);

@@ -10,6 +10,7 @@
 #include "shardkit/tensor/accumulate.h"
 #include "shardkit/tensor/convert.h"
 #include "shardkit/tensor/overflow.h"
+#include "shardkit/tensor/strided_copy.h"
 #include "shardkit/transfer/element_range.h"
 #include "shardkit/transfer/fold_reader.h"
 
@@ -20,6 +21,16 @@ std::byte* allocated(std::unique_ptr<std::byte[]>& buffer, std::size_t bytes) {
   // Not cleared: pages that are never used take no memory.
   if (!buffer) buffer = std::make_unique_for_overwrite<std::byte[]>(bytes);
   return buffer.get();
+}
+
+Dims sum_of(Dims a, const Dims& b) {
+  for (std::size_t d = 0; d < a.size(); ++d) a[d] += b[d];
+  return a;
+}
+
+Dims difference_of(Dims a, const Dims& b) {
+  for (std::size_t d = 0; d < a.size(); ++d) a[d] -= b[d];
+  return a;
 }
 
 /// Tiles of about this many bytes stay in the processor's cache between the steps.
@@ -57,49 +68,88 @@ Status RangeReader::read(const PieceIndex& pieces, std::int64_t begin, std::int6
 
 Status RangeReader::read_unfolded(const PieceIndex& pieces, std::int64_t begin, std::int64_t end,
                                   DType dtype, ReplicaPolicy replicas, std::byte* target) {
+  const Box all = whole(pieces.tensor().shape);
+  return read_part({pieces, all, begin, end, replicas}, dtype, target);
+}
+
+Status RangeReader::read_box(const PieceIndex& pieces, const Box& box, DType dtype,
+                             std::byte* target, const Dims& strides) {
   const CatalogTensor& tensor = pieces.tensor();
-  // A transposed source yields short runs: the larger the tile, the longer they are.
-  const std::size_t tile_bytes =
-      pieces.is_row_major() ? std::min(kCacheTileBytes, buffer_bytes_) : buffer_bytes_;
-  const auto tile_elements =
-      static_cast<std::int64_t>(tile_bytes) / item_bytes(tensor.dtype);
-  while (begin < end) {
-    const std::int64_t tile_end = round_range_end(tensor.shape, begin, end, tile_elements);
-    const Status status = tensor.reduction
-                              ? reduce_tile(pieces, begin, tile_end, dtype, replicas, target)
-                              : read_tile(pieces, begin, tile_end, dtype, replicas, target);
-    if (!status.ok()) return Error(status.error()).of_tensor(tensor.name);
-    target += (tile_end - begin) * item_bytes(dtype);
-    begin = tile_end;
+  if (box.empty()) return {};
+  if (dtype == tensor.dtype && !tensor.reduction && !tensor.fold)
+    return read_in_place(pieces, 0, 0, box, target, strides);
+  const std::int64_t item = item_bytes(dtype);
+  const Dims dense = contiguous_strides(box.shape);
+  const std::int64_t elements = *element_count(box.shape);
+  std::byte* const spread = allocated(spread_, buffer_bytes_);
+  for (std::int64_t begin = 0, end = 0; begin < elements; begin = end) {
+    end = round_range_end(box.shape, begin, elements,
+                          static_cast<std::int64_t>(buffer_bytes_) / item);
+    const Part part{pieces, box, begin, end};
+    SHARDKIT_TRY(tensor.fold ? read_folded(part, dtype, spread) : read_part(part, dtype, spread));
+    for (const Box& run : boxes_of_range(box.shape, begin, end))
+      strided_copy(item, run.shape, spread + (position_of(run.offset, dense) - begin) * item, dense,
+                   target + position_of(run.offset, strides) * item, strides);
   }
   return {};
 }
 
-Status RangeReader::read_tile(const PieceIndex& pieces, std::int64_t begin, std::int64_t end,
-                               DType dtype, ReplicaPolicy replicas, std::byte* target) {
-  const CatalogTensor& tensor = pieces.tensor();
-  if (dtype == tensor.dtype) return read_compared(pieces, 0, begin, end, replicas, target);
-  std::byte* source = allocated(source_, buffer_bytes_);
-  SHARDKIT_TRY(read_compared(pieces, 0, begin, end, replicas, source));
-  const auto elements = static_cast<std::size_t>(end - begin);
-  const auto source_bytes = elements * static_cast<std::size_t>(item_bytes(tensor.dtype));
-  const auto target_bytes = elements * static_cast<std::size_t>(item_bytes(dtype));
-  cast(tensor.dtype, {source, source_bytes}, dtype, {target, target_bytes});
+Status RangeReader::read_folded(const Part& part, DType dtype, std::byte* target) {
+  const Dims& shape = part.tensor().shape;
+  const Dims strides = contiguous_strides(shape);
+  std::int64_t run = 1;  // elements of the box that follow each other in the tensor
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    run *= part.box.shape[d];
+    if (part.box.shape[d] != shape[d]) break;
+  }
+  for (std::int64_t at = part.begin, end = 0; at < part.end; at = end) {
+    end = std::min(at / run * run + run, part.end);
+    const std::int64_t first =
+        position_of(sum_of(part.box.offset, index_at(part.box.shape, at)), strides);
+    SHARDKIT_TRY(read(part.pieces, first, first + end - at, dtype, part.replicas, target));
+    target += (end - at) * item_bytes(dtype);
+  }
   return {};
 }
 
-Status RangeReader::reduce_tile(const PieceIndex& pieces, std::int64_t begin,
-                                 std::int64_t end, DType dtype, ReplicaPolicy replicas,
-                                 std::byte* target) {
-  const CatalogTensor& tensor = pieces.tensor();
-  const auto elements = static_cast<std::size_t>(end - begin);
-  const auto source_bytes = elements * static_cast<std::size_t>(item_bytes(tensor.dtype));
+Status RangeReader::read_part(const Part& part, DType dtype, std::byte* target) {
+  const CatalogTensor& tensor = part.tensor();
+  // A transposed source yields short runs: the larger the tile, the longer they are.
+  const std::size_t tile_bytes =
+      part.pieces.is_row_major() ? std::min(kCacheTileBytes, buffer_bytes_) : buffer_bytes_;
+  const auto tile_elements =
+      static_cast<std::int64_t>(tile_bytes) / item_bytes(tensor.dtype);
+  Part tile = part;
+  for (; tile.begin < part.end; tile.begin = tile.end) {
+    tile.end = round_range_end(part.box.shape, tile.begin, part.end, tile_elements);
+    const Status status =
+        tensor.reduction ? reduce_tile(tile, dtype, target) : read_tile(tile, dtype, target);
+    if (!status.ok()) return Error(status.error()).of_tensor(tensor.name);
+    target += (tile.end - tile.begin) * item_bytes(dtype);
+  }
+  return {};
+}
+
+std::span<std::byte> RangeReader::Part::bytes(std::byte* data, DType dtype) const {
+  return {data, static_cast<std::size_t>((end - begin) * item_bytes(dtype))};
+}
+
+Status RangeReader::read_tile(const Part& tile, DType dtype, std::byte* target) {
+  const DType stored = tile.tensor().dtype;
+  if (dtype == stored) return read_compared(tile, 0, target);
+  std::byte* source = allocated(source_, buffer_bytes_);
+  SHARDKIT_TRY(read_compared(tile, 0, source));
+  cast(stored, tile.bytes(source, stored), dtype, tile.bytes(target, dtype));
+  return {};
+}
+
+Status RangeReader::reduce_tile(const Part& tile, DType dtype, std::byte* target) {
+  const CatalogTensor& tensor = tile.tensor();
   SHARDKIT_ASSIGN(const DType wide, accumulator_dtype(*tensor.reduction, tensor.dtype));
-  const std::span<std::byte> sums(allocated(accumulator_, 2 * buffer_bytes_),
-                                  elements * static_cast<std::size_t>(item_bytes(wide)));
-  const std::span<std::byte> source(allocated(source_, buffer_bytes_), source_bytes);
+  const auto sums = tile.bytes(allocated(accumulator_, 2 * buffer_bytes_), wide);
+  const auto source = tile.bytes(allocated(source_, buffer_bytes_), tensor.dtype);
   for (std::int32_t addend = 0; addend < tensor.addends; ++addend) {
-    SHARDKIT_TRY(read_compared(pieces, addend, begin, end, replicas, source.data()));
+    SHARDKIT_TRY(read_compared(tile, addend, source.data()));
     if (addend == 0) {
       begin_accumulation(tensor.dtype, source, sums);
     } else {
@@ -107,7 +157,7 @@ Status RangeReader::reduce_tile(const PieceIndex& pieces, std::int64_t begin,
     }
   }
   if (tensor.divisor != 1) divide_accumulator(tensor.dtype, tensor.divisor, sums);
-  const std::span<std::byte> out(target, elements * static_cast<std::size_t>(item_bytes(dtype)));
+  const auto out = tile.bytes(target, dtype);
   if (dtype == tensor.dtype) {
     round_accumulator(tensor.dtype, sums, out);
   } else {
@@ -123,20 +173,19 @@ void RangeReader::cast(DType from, std::span<const std::byte> in, DType to,
   if (may_overflow_float16(from, to)) overflows_ += count_float16_overflows(from, in, out);
 }
 
-Status RangeReader::read_compared(const PieceIndex& pieces, std::int32_t addend,
-                                   std::int64_t begin, std::int64_t end, ReplicaPolicy replicas,
-                                   std::byte* target) {
-  SHARDKIT_TRY(read_layer(pieces, 0, addend, begin, end, target));
-  const CatalogTensor& tensor = pieces.tensor();
-  if (replicas == ReplicaPolicy::kFirst) return {};
-  const auto bytes = static_cast<std::size_t>((end - begin) * item_bytes(tensor.dtype));
+Status RangeReader::read_compared(const Part& tile, std::int32_t addend, std::byte* target) {
+  SHARDKIT_TRY(read_layer(tile, 0, addend, target));
+  const CatalogTensor& tensor = tile.tensor();
+  if (tile.replicas == ReplicaPolicy::kFirst) return {};
+  const std::size_t bytes = tile.bytes(target, tensor.dtype).size();
   for (std::int32_t replica = 1; replica < tensor.replicas; ++replica) {
     std::byte* other = allocated(replica_, buffer_bytes_);
-    SHARDKIT_TRY(read_layer(pieces, replica, addend, begin, end, other));
+    SHARDKIT_TRY(read_layer(tile, replica, addend, other));
     const auto byte = first_different_byte(target, other, bytes);
     if (!byte) continue;
-    const Dims index = index_at(
-        tensor.shape, begin + static_cast<std::int64_t>(*byte) / item_bytes(tensor.dtype));
+    const std::int64_t at =
+        tile.begin + static_cast<std::int64_t>(*byte) / item_bytes(tensor.dtype);
+    const Dims index = sum_of(tile.box.offset, index_at(tile.box.shape, at));
     return Error(ErrorCode::kIncomplete,
                  fmt::format("ranks {} and {} hold different copies, first at element {}; "
                              "--replicas first takes the lowest rank's",
@@ -146,23 +195,33 @@ Status RangeReader::read_compared(const PieceIndex& pieces, std::int32_t addend,
   return {};
 }
 
-Status RangeReader::read_layer(const PieceIndex& pieces, std::int32_t replica,
-                                std::int32_t addend, std::int64_t begin, std::int64_t end,
-                                std::byte* target) {
+Status RangeReader::read_layer(const Part& tile, std::int32_t replica, std::int32_t addend,
+                               std::byte* target) {
+  const Dims strides = contiguous_strides(tile.box.shape);
+  const std::int64_t item = item_bytes(tile.tensor().dtype);
+  for (const Box& run : boxes_of_range(tile.box.shape, tile.begin, tile.end)) {
+    std::byte* at = target + (position_of(run.offset, strides) - tile.begin) * item;
+    const Box in_tensor{sum_of(tile.box.offset, run.offset), run.shape};
+    SHARDKIT_TRY(read_in_place(tile.pieces, replica, addend, in_tensor, at, strides));
+  }
+  return {};
+}
+
+Status RangeReader::read_in_place(const PieceIndex& pieces, std::int32_t replica,
+                                  std::int32_t addend, const Box& box, std::byte* target,
+                                  const Dims& strides) {
   const CatalogTensor& tensor = pieces.tensor();
-  const Dims strides = contiguous_strides(tensor.shape);
   const std::int64_t item = item_bytes(tensor.dtype);
-  const auto near = pieces.near(replica, addend, begin, end);
-  for (const Box& box : boxes_of_range(tensor.shape, begin, end)) {
-    for (const Piece& piece : near) {
-      const auto common = intersect(piece.box, box);
-      if (!common) continue;
-      StridedSource source{piece.storage.get(), piece.offset, piece.strides};
-      for (std::size_t d = 0; d < common->offset.size(); ++d)
-        source.offset += (common->offset[d] - piece.box.offset[d]) * piece.strides[d];
-      std::byte* at = target + (position_of(common->offset, strides) - begin) * item;
-      SHARDKIT_TRY(boxes_.read(source, item, common->shape, at, strides));
-    }
+  const Interval places = places_of(box, contiguous_strides(tensor.shape));
+  for (const Piece& piece : pieces.near(replica, addend, places.begin, places.end)) {
+    const auto common = intersect(piece.box, box);
+    if (!common) continue;
+    const Dims in_piece = difference_of(common->offset, piece.box.offset);
+    const Dims in_box = difference_of(common->offset, box.offset);
+    const StridedSource source{piece.storage.get(),
+                               piece.offset + position_of(in_piece, piece.strides), piece.strides};
+    SHARDKIT_TRY(boxes_.read(source, item, common->shape,
+                             target + position_of(in_box, strides) * item, strides));
   }
   return {};
 }

@@ -63,6 +63,71 @@ TEST_F(RangeReaderTest, AnyRangeOfATensorInColumns) {
   }
 }
 
+// Into places with gaps, which stay as they are: each column of the target is three apart.
+TEST_F(RangeReaderTest, AnyBoxOfATensorInColumns) {
+  CatalogTensor sum = columns();
+  sum.reduction = Accumulation::kSum;
+  sum.addends = 2;
+  for (Piece piece : columns().pieces) {
+    piece.addend = 1;
+    sum.pieces.push_back(piece);
+  }
+  const auto check = [this](const CatalogTensor& tensor, const Box& box, double factor) {
+    std::vector<double> wanted(40, -1), found(40, -1);
+    std::vector<float> wanted_as_stored(40, -1), found_as_stored(40, -1);
+    for (std::int64_t i = 0; i < box.shape[0]; ++i) {
+      for (std::int64_t j = 0; j < box.shape[1]; ++j) {
+        const auto at = static_cast<std::size_t>(i + 3 * j);
+        wanted[at] = factor * static_cast<double>(4 * (box.offset[0] + i) + box.offset[1] + j);
+        wanted_as_stored[at] = static_cast<float>(wanted[at]);
+      }
+    }
+    const PieceIndex pieces(tensor);
+    EXPECT_THAT(reader_.read_box(pieces, box, DType::kFloat64,
+                                 reinterpret_cast<std::byte*>(found.data()), {1, 3}),
+                IsOk());
+    EXPECT_EQ(found, wanted) << to_string(box);
+    EXPECT_THAT(reader_.read_box(pieces, box, DType::kFloat32,
+                                 reinterpret_cast<std::byte*>(found_as_stored.data()), {1, 3}),
+                IsOk());
+    EXPECT_EQ(found_as_stored, wanted_as_stored) << to_string(box);
+  };
+  for (std::int64_t row = 0; row < 3; ++row)
+    for (std::int64_t column = 0; column < 4; ++column)
+      for (std::int64_t rows = 0; row + rows <= 3; ++rows)
+        for (std::int64_t count = 0; column + count <= 4; ++count) {
+          check(columns(), {{row, column}, {rows, count}}, 1);
+          check(sum, {{row, column}, {rows, count}}, 2);
+        }
+}
+
+// In parts that fit the reader's buffers, whose ends cut rows.
+TEST_F(RangeReaderTest, ABoxThatIsLargerThanTheBuffers) {
+  CatalogTensor tensor;
+  tensor.shape = {5, 1500};
+  std::vector<float> values(5 * 1500);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  tensor.pieces = {piece<float>({{0, 0}, {5, 1500}}, values, 0)};
+  const Box box{{1, 7}, {3, 1400}};
+  std::vector<double> found(3 * 1400);
+  ASSERT_THAT(reader_.read_box(PieceIndex(tensor), box, DType::kFloat64,
+                               reinterpret_cast<std::byte*>(found.data()), {1400, 1}),
+              IsOk());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_EQ(found[i], static_cast<double>((1 + i / 1400) * 1500 + 7 + i % 1400)) << i;
+}
+
+// Zero dimensions: a box of one element.
+TEST_F(RangeReaderTest, TheBoxOfAScalar) {
+  CatalogTensor tensor;
+  tensor.pieces = {piece<float>({{}, {}}, {2.5f}, 0)};
+  double found = 0;
+  ASSERT_THAT(reader_.read_box(PieceIndex(tensor), whole({}), DType::kFloat64,
+                               reinterpret_cast<std::byte*>(&found), {}),
+              IsOk());
+  EXPECT_EQ(found, 2.5);
+}
+
 TEST_F(RangeReaderTest, CastsRoundToNearestEven) {
   CatalogTensor tensor;
   tensor.shape = {3};

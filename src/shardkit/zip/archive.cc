@@ -225,6 +225,9 @@ Result<Archive> Archive::open(const RandomAccessFile& file) {
   auto entries = read_local_headers(file, listed, place->offset);
   if (!entries.ok()) return in_file(std::move(entries).error());
   archive.entries_ = *std::move(entries);
+  if (std::any_of(archive.entries_.begin(), archive.entries_.end(),
+                  [](const Entry& entry) { return entry.crc32 == 0 && entry.bytes > 0; }))
+    archive.directory_crc_ = 0;
   if (Status status = archive.make_index(); !status.ok()) return in_file(std::move(status).error());
   return archive;
 }

@@ -51,7 +51,8 @@ class Archive {
   /// Null if there is none of this name.
   const Entry* find(std::string_view name) const;
   /// CRC-32 of the directory's bytes. They hold name, size, place and CRC of every entry, so this
-  /// tells cheaply whether two files hold the same (where CRCs are recorded).
+  /// tells cheaply whether two files hold the same. 0 where an entry's CRC is not recorded: then it
+  /// would not tell.
   std::uint32_t directory_crc() const { return directory_crc_; }
 
  private:

@@ -15,11 +15,11 @@
 #include <thread>
 #include <utility>
 
+#include "shardkit/base/sigpipe_blocked_internal.h"
 #include "shardkit/collective/gloo/alarm_internal.h"
 #include "shardkit/collective/gloo/card_internal.h"
 #include "shardkit/collective/gloo/mesh_internal.h"
 #include "shardkit/collective/gloo/network_internal.h"
-#include "shardkit/collective/gloo/sigpipe_internal.h"
 #include "shardkit/collective/message.h"
 
 namespace shardkit {

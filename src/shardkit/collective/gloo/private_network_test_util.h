@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <functional>
 #include <string_view>
@@ -20,16 +21,20 @@ namespace shardkit::testing {
 /// what they mount is nobody else's. @error kUnsupported  it may not
 inline Status enter_private_network() {
   constexpr std::string_view kLoopback = "lo";
+  const Error may_not(ErrorCode::kUnsupported,
+                      "this process may not make a network of its own (only root may: "
+                      "CAP_SYS_ADMIN, CAP_NET_ADMIN)");
   if (::unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 ||
       ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
-    return Error(ErrorCode::kUnsupported,
-                 "this process may not make a network of its own (only root may: CAP_SYS_ADMIN)");
+    return may_not;
   const int fd = ::socket(AF_INET, SOCK_DGRAM, 0);
   ifreq request{};
   std::copy(kLoopback.begin(), kLoopback.end(), request.ifr_name);
   request.ifr_flags = IFF_UP;
   const bool is_up = ::ioctl(fd, SIOCSIFFLAGS, &request) == 0;
+  const bool is_refused = !is_up && errno == EPERM;
   ::close(fd);
+  if (is_refused) return may_not;
   return expect(is_up, "a loopback that is up");
 }
 

@@ -50,7 +50,7 @@ class NetlinkRequest {
     std::memcpy(bytes_.data() + begin, &length, sizeof(length));
   }
 
-  /// Whether the kernel has done it.
+  /// Whether the kernel has done it. @error kUnsupported  it was built without
   Status send() && {
     const auto length = static_cast<std::uint32_t>(bytes_.size());
     std::memcpy(bytes_.data(), &length, sizeof(length));
@@ -63,6 +63,8 @@ class NetlinkRequest {
     const bool answered = ::send(fd, bytes_.data(), bytes_.size(), 0) == length &&
                           ::recv(fd, &reply, sizeof(reply), 0) > 0;
     ::close(fd);
+    if (answered && reply.answer.error == -EOPNOTSUPP)
+      return Error(ErrorCode::kUnsupported, "this kernel has no such network devices");
     return expect(answered && reply.header.nlmsg_type == NLMSG_ERROR && reply.answer.error == 0,
                   std::string("a network as asked for; ") + std::strerror(-reply.answer.error));
   }

@@ -7,7 +7,7 @@
 #include <array>
 #include <utility>
 
-#include "shardkit/hub/curl/loaded_library_internal.h"
+#include "shardkit/base/loaded_library_internal.h"
 
 namespace shardkit::hub {
 namespace {
@@ -24,14 +24,19 @@ struct Crypto {
 };
 
 Result<Crypto> load_crypto() {
-  SHARDKIT_ASSIGN(const LoadedLibrary library, LoadedLibrary::open({"libcrypto.so.3"}));
+  const auto library = LoadedLibrary::open({"libcrypto.so.3"});
+  if (!library.ok())
+    return Error(ErrorCode::kUnsupported,
+                 fmt::format("uploads need libcrypto.so.3, which is not on this machine "
+                             "(Debian: libssl3): {}",
+                             library.error().what()));
   Crypto crypto;
-  SHARDKIT_TRY(library.find("EVP_MD_CTX_new", crypto.context_new));
-  SHARDKIT_TRY(library.find("EVP_MD_CTX_free", crypto.context_free));
-  SHARDKIT_TRY(library.find("EVP_MD_fetch", crypto.fetch));
-  SHARDKIT_TRY(library.find("EVP_DigestInit_ex2", crypto.init));
-  SHARDKIT_TRY(library.find("EVP_DigestUpdate", crypto.update));
-  SHARDKIT_TRY(library.find("EVP_DigestFinal_ex", crypto.final));
+  SHARDKIT_TRY(library->find("EVP_MD_CTX_new", crypto.context_new));
+  SHARDKIT_TRY(library->find("EVP_MD_CTX_free", crypto.context_free));
+  SHARDKIT_TRY(library->find("EVP_MD_fetch", crypto.fetch));
+  SHARDKIT_TRY(library->find("EVP_DigestInit_ex2", crypto.init));
+  SHARDKIT_TRY(library->find("EVP_DigestUpdate", crypto.update));
+  SHARDKIT_TRY(library->find("EVP_DigestFinal_ex", crypto.final));
   // Looked up once: each look-up costs more than the digest of a small file.
   crypto.sha256 = crypto.fetch(nullptr, "SHA256", nullptr);
   crypto.sha1 = crypto.fetch(nullptr, "SHA1", nullptr);

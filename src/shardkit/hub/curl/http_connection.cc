@@ -3,15 +3,15 @@
 
 #include <curl/curl.h>
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
 
+#include "shardkit/base/loaded_library_internal.h"
+#include "shardkit/base/sigpipe_blocked_internal.h"
 #include "shardkit/base/version.h"
-#include "shardkit/hub/curl/loaded_library_internal.h"
 
 namespace shardkit::hub {
 namespace {
@@ -34,19 +34,23 @@ struct Curl {
 };
 
 Result<Curl> load_curl() {
-  SHARDKIT_ASSIGN(const LoadedLibrary library,
-                  LoadedLibrary::open({"libcurl.so.4", "libcurl-gnutls.so.4"}));
+  const auto library = LoadedLibrary::open({"libcurl.so.4", "libcurl-gnutls.so.4"});
+  if (!library.ok())
+    return Error(ErrorCode::kUnsupported,
+                 fmt::format("uploads need libcurl.so.4, which is not on this machine "
+                             "(Debian: libcurl4): {}",
+                             library.error().what()));
   Curl curl;
-  SHARDKIT_TRY(library.find("curl_global_init", curl.global_init));
-  SHARDKIT_TRY(library.find("curl_easy_init", curl.easy_init));
-  SHARDKIT_TRY(library.find("curl_easy_setopt", curl.setopt));
-  SHARDKIT_TRY(library.find("curl_easy_perform", curl.perform));
-  SHARDKIT_TRY(library.find("curl_easy_getinfo", curl.getinfo));
-  SHARDKIT_TRY(library.find("curl_easy_reset", curl.reset));
-  SHARDKIT_TRY(library.find("curl_easy_cleanup", curl.cleanup));
-  SHARDKIT_TRY(library.find("curl_easy_strerror", curl.strerror));
-  SHARDKIT_TRY(library.find("curl_slist_append", curl.append));
-  SHARDKIT_TRY(library.find("curl_slist_free_all", curl.free_all));
+  SHARDKIT_TRY(library->find("curl_global_init", curl.global_init));
+  SHARDKIT_TRY(library->find("curl_easy_init", curl.easy_init));
+  SHARDKIT_TRY(library->find("curl_easy_setopt", curl.setopt));
+  SHARDKIT_TRY(library->find("curl_easy_perform", curl.perform));
+  SHARDKIT_TRY(library->find("curl_easy_getinfo", curl.getinfo));
+  SHARDKIT_TRY(library->find("curl_easy_reset", curl.reset));
+  SHARDKIT_TRY(library->find("curl_easy_cleanup", curl.cleanup));
+  SHARDKIT_TRY(library->find("curl_easy_strerror", curl.strerror));
+  SHARDKIT_TRY(library->find("curl_slist_append", curl.append));
+  SHARDKIT_TRY(library->find("curl_slist_free_all", curl.free_all));
   if (curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
     return Error(ErrorCode::kUnsupported, "libcurl.so.4 does not start");
   return curl;
@@ -56,35 +60,6 @@ const Result<Curl>& loaded_curl() {
   static const Result<Curl> curl = load_curl();
   return curl;
 }
-
-/// A write to a connection whose other end is gone is an error, not a signal, while it lives: with
-/// CURLOPT_NOSIGNAL libcurl leaves that to its user.
-class SigpipeBlocked {
- public:
-  SigpipeBlocked() {
-    sigset_t pending;
-    sigemptyset(&pending);
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    sigemptyset(&sigpipe_);
-    sigaddset(&sigpipe_, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
-  }
-  ~SigpipeBlocked() {
-    const timespec now{};
-    if (!was_pending_ && sigismember(&before_, SIGPIPE) == 0)
-      while (sigtimedwait(&sigpipe_, nullptr, &now) == SIGPIPE) {
-      }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  SigpipeBlocked(const SigpipeBlocked&) = delete;
-  SigpipeBlocked& operator=(const SigpipeBlocked&) = delete;
-
- private:
-  sigset_t sigpipe_;
-  sigset_t before_;
-  bool was_pending_;
-};
 
 /// What the callbacks of one request work on.
 struct Exchange {

@@ -6,7 +6,7 @@
 namespace shardkit {
 
 /// While it lives, a write to a closed connection is an error and not a signal, in this thread
-/// and in those that it starts: gloo leaves the signal to its user.
+/// and in those that it starts: gloo, and libcurl with CURLOPT_NOSIGNAL, leave that to their user.
 class SigpipeBlocked {
  public:
   SigpipeBlocked() {
