@@ -228,10 +228,16 @@ Status FSDPModelMerger::check_target() {
 Result<std::optional<BaseModelComparison>> FSDPModelMerger::check_base_model() {
   if (options_.base_model_dir.empty()) return std::optional<BaseModelComparison>();
   SHARDKIT_ASSIGN(const MergeSource* source, open_source());
-  if (source->base_folder) return std::optional<BaseModelComparison>();  // nothing but its own
   LoraChoice choice = options_.lora;
   choice.mode = LoraMode::kAdapter;  // which has the base model's weights and their clean names
   SHARDKIT_ASSIGN(const LoraCatalog lora, take_lora_apart(fs_, *source, choice));
+  if (source->base_folder) {  // its weights are its own
+    if (options_.strict_names && !lora.not_in_base.empty())
+      return Error(ErrorCode::kIncomplete, "the base model lacks modules of the adapter")
+          .in_file(*source->base_folder)
+          .of_tensor(lora.not_in_base.front());
+    return std::optional<BaseModelComparison>();
+  }
   MergeSource model = *source;
   model.catalog = lora.model;
   SHARDKIT_ASSIGN(BaseModelComparison comparison,
