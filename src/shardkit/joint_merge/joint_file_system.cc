@@ -1,10 +1,13 @@
-// Questions of three kinds: what is at a path, what does a folder hold, some bytes of a file.
+// Questions of three kinds: what is at a path, what does a folder hold, some ranges of a file.
 #include "shardkit/joint_merge/joint_file_system.h"
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -18,8 +21,17 @@ enum Question : std::int64_t { kInfo, kList, kRead };
 
 /// Files kept open for other ranks.
 constexpr std::size_t kServedFiles = 32;
-/// Longer reads are asked for in parts.
+/// Bytes of a question; longer reads are asked for in parts.
 constexpr std::uint64_t kMostRead = 8 << 20;
+/// What is asked for ahead, and held until it is read: pages, for what is announced need not be
+/// quite what is read.
+constexpr std::uint64_t kPageBytes = 1 << 10;
+constexpr std::size_t kMostPages = 4096;
+
+struct Range {
+  std::uint64_t offset;
+  std::uint64_t bytes;
+};
 
 std::string ask_about(Question kind, const std::string& path) {
   MessageWriter out;
@@ -78,7 +90,38 @@ bool climbs(std::string_view path) {
          path.find("/../") != std::string_view::npos;
 }
 
-/// A file of another rank.
+/// What a question of kind kRead asks for. @error kPeer it is too much
+Result<std::vector<Range>> take_ranges(MessageReader& in) {
+  SHARDKIT_ASSIGN(const std::size_t count, in.count());
+  std::vector<Range> ranges;
+  std::uint64_t left = kMostRead;
+  for (std::size_t i = 0; i < count; ++i) {
+    SHARDKIT_ASSIGN(const std::int64_t offset,
+                    in.number_up_to(std::numeric_limits<std::int64_t>::max()));
+    SHARDKIT_ASSIGN(const std::int64_t bytes, in.number_up_to(static_cast<std::int64_t>(left)));
+    ranges.push_back({static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(bytes)});
+    left -= ranges.back().bytes;
+  }
+  SHARDKIT_TRY(in.expect_end());
+  return ranges;
+}
+
+/// The bytes of all ranges, one behind the other.
+Result<std::string> read_ranges(const RandomAccessFile& file, const std::vector<Range>& ranges) {
+  if (ranges.size() > 1)
+    for (const Range& range : ranges) file.will_read(range.offset, range.bytes);
+  std::string out;
+  for (const Range& range : ranges) {
+    const std::size_t begin = out.size();
+    out.resize(begin + static_cast<std::size_t>(range.bytes));
+    SHARDKIT_TRY(file.read_at(range.offset,
+                              std::as_writable_bytes(std::span(out)).subspan(begin)));
+  }
+  return out;
+}
+
+/// A file of another rank. A question takes a round of all ranks, so where small reads lie far
+/// apart, as local headers do, all that were announced are asked for with the first of them.
 class RemoteFile final : public RandomAccessFile {
  public:
   RemoteFile(RankCalls& calls, int holder, std::string path, std::uint64_t size)
@@ -88,20 +131,11 @@ class RemoteFile final : public RandomAccessFile {
   std::uint64_t size() const override { return size_; }
 
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    SHARDKIT_ASSIGN(const bool was_announced, read_announced(offset, out));
+    if (was_announced) return {};
     while (!out.empty()) {
       const auto part = out.first(std::min<std::size_t>(out.size(), kMostRead));
-      MessageWriter question;
-      question.put(std::int64_t{kRead});
-      question.put(path_);
-      question.put(static_cast<std::int64_t>(offset));
-      question.put(static_cast<std::int64_t>(part.size()));
-      SHARDKIT_ASSIGN(const std::string bytes, calls_.ask(holder_, std::move(question).take()));
-      if (bytes.size() != part.size())
-        return Error(ErrorCode::kPeer, "another rank sent too few bytes of a file")
-            .in_file(path_)
-            .at_offset(offset)
-            .expected(std::to_string(part.size()))
-            .found(std::to_string(bytes.size()));
+      SHARDKIT_ASSIGN(const std::string bytes, ask_for({{offset, part.size()}}));
       std::memcpy(part.data(), bytes.data(), bytes.size());
       offset += part.size();
       out = out.subspan(part.size());
@@ -109,11 +143,82 @@ class RemoteFile final : public RandomAccessFile {
     return {};
   }
 
+  void will_read(std::uint64_t offset, std::uint64_t bytes) const override {
+    if (offset >= size_ || bytes == 0) return;
+    const std::uint64_t last = (offset + std::min(bytes, size_ - offset) - 1) / kPageBytes;
+    const std::lock_guard lock(mutex_);
+    for (std::uint64_t page = offset / kPageBytes; page <= last; ++page)
+      if (announced_.size() < kMostPages && !pages_.contains(page)) announced_.insert(page);
+  }
+
  private:
+  /// @return the bytes of all ranges, one behind the other
+  Result<std::string> ask_for(const std::vector<Range>& ranges) const {
+    MessageWriter question;
+    question.put(std::int64_t{kRead});
+    question.put(path_);
+    question.put(static_cast<std::int64_t>(ranges.size()));
+    std::uint64_t expected = 0;
+    for (const Range& range : ranges) {
+      question.put(static_cast<std::int64_t>(range.offset));
+      question.put(static_cast<std::int64_t>(range.bytes));
+      expected += range.bytes;
+    }
+    SHARDKIT_ASSIGN(std::string bytes, calls_.ask(holder_, std::move(question).take()));
+    if (bytes.size() != expected)
+      return Error(ErrorCode::kPeer, "another rank sent too few bytes of a file")
+          .in_file(path_)
+          .at_offset(ranges.front().offset)
+          .expected(std::to_string(expected))
+          .found(std::to_string(bytes.size()));
+    return bytes;
+  }
+
+  /// False where it does nothing: not all of it was announced.
+  Result<bool> read_announced(std::uint64_t offset, std::span<std::byte> out) const {
+    if (out.empty() || offset > size_ || out.size() > size_ - offset) return false;
+    const std::uint64_t first = offset / kPageBytes;
+    const std::uint64_t last = (offset + out.size() - 1) / kPageBytes;
+    if (last - first >= kMostPages) return false;
+    const std::lock_guard lock(mutex_);
+    bool is_there = true;
+    for (std::uint64_t page = first; page <= last; ++page) {
+      if (pages_.contains(page)) continue;
+      if (!announced_.contains(page)) return false;
+      is_there = false;
+    }
+    if (!is_there) SHARDKIT_TRY(fetch_announced());
+    for (std::uint64_t page = first; page <= last; ++page) {
+      const std::uint64_t begin = std::max(offset, page * kPageBytes);
+      const std::uint64_t end = std::min(offset + out.size(), (page + 1) * kPageBytes);
+      std::memcpy(out.data() + (begin - offset), pages_.at(page).data() + begin % kPageBytes,
+                  static_cast<std::size_t>(end - begin));
+    }
+    pages_.erase(pages_.begin(), pages_.lower_bound(first));  // readers go forward
+    return true;
+  }
+
+  Status fetch_announced() const {
+    std::vector<Range> ranges;
+    for (const std::uint64_t page : announced_)
+      ranges.push_back({page * kPageBytes, std::min(kPageBytes, size_ - page * kPageBytes)});
+    SHARDKIT_ASSIGN(const std::string bytes, ask_for(ranges));
+    std::string_view rest = bytes;
+    for (const Range& range : ranges) {
+      pages_[range.offset / kPageBytes] = rest.substr(0, static_cast<std::size_t>(range.bytes));
+      rest.remove_prefix(static_cast<std::size_t>(range.bytes));
+    }
+    announced_.clear();
+    return {};
+  }
+
   RankCalls& calls_;
   const int holder_;
   const std::string path_;
   const std::uint64_t size_;
+  mutable std::mutex mutex_;  // of all below
+  mutable std::set<std::uint64_t> announced_;  // pages, by number
+  mutable std::map<std::uint64_t, std::string> pages_;
 };
 
 }  // namespace
@@ -160,14 +265,9 @@ Result<std::string> JointFileSystem::answer(std::string_view question) {
   SHARDKIT_ASSIGN(const std::string path, in.text());
   SHARDKIT_TRY(check_may_tell(path));
   if (kind == kRead) {
-    SHARDKIT_ASSIGN(const std::int64_t offset,
-                    in.number_up_to(std::numeric_limits<std::int64_t>::max()));
-    SHARDKIT_ASSIGN(const std::int64_t bytes, in.number_up_to(kMostRead));
+    SHARDKIT_ASSIGN(const std::vector<Range> ranges, take_ranges(in));
     SHARDKIT_ASSIGN(const auto file, served_.open(path));
-    std::string out(static_cast<std::size_t>(bytes), '\0');
-    SHARDKIT_TRY(file->read_at(static_cast<std::uint64_t>(offset),
-                               std::as_writable_bytes(std::span(out))));
-    return out;
+    return read_ranges(*file, ranges);
   }
   MessageWriter out;
   if (kind == kInfo) {

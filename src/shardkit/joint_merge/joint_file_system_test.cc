@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -78,6 +81,57 @@ TEST_F(JointFileSystemTest, AFileIsReadWhereverItIs) {
   });
 }
 
+/// What was announced comes with the first of it: later changes of the file are not seen.
+TEST_F(JointFileSystemTest, WhatWasAnnouncedIsReadWithTheFirstOfIt) {
+  constexpr std::size_t kBytes = 3'000'000;
+  const auto content = [](std::size_t seed) {
+    std::string text(kBytes, ' ');
+    for (std::size_t i = 0; i < kBytes; ++i) text[i] = static_cast<char>(i * 31 / 7 + seed);
+    return text;
+  };
+  const std::string before = content(0), after = content(1);
+  write_file(dir_ / "joint/b1", before);
+  on_rank_0([&](FileSystem& files) -> Status {
+    SHARDKIT_ASSIGN(const auto file, files.open(dir_ / "joint/b1"));
+    const auto reads = [&](std::size_t offset, std::size_t bytes, const std::string& expected) {
+      std::string out(bytes, ' ');
+      const Status status = file->read_at(offset, std::as_writable_bytes(std::span(out)));
+      if (!status.ok()) return status;
+      return expect(out == expected.substr(offset, bytes), "at " + std::to_string(offset));
+    };
+    for (const std::size_t offset : {std::size_t{5'000}, std::size_t{1'000'000}, kBytes - 20})
+      file->will_read(offset, 512);
+    file->will_read(kBytes + 7, 512);
+    SHARDKIT_TRY(reads(100, 50, before));
+    SHARDKIT_TRY(reads(5'010, 500, before));
+    write_file(dir_ / "joint/b1", after);
+    SHARDKIT_TRY(reads(1'000'000, 512, before));
+    SHARDKIT_TRY(reads(1'000'100, 4'000, after));  // more than was announced
+    SHARDKIT_TRY(reads(kBytes - 20, 20, before));
+    SHARDKIT_TRY(reads(2'000'000, 100, after));
+    return reads(5'000, 512, after);  // not kept for ever
+  });
+}
+
+/// More than a rank asks for ahead.
+TEST_F(JointFileSystemTest, AnyNumberOfReadsMayBeAnnounced) {
+  constexpr std::size_t kBytes = 9'000'001;
+  std::string content(kBytes, ' ');
+  for (std::size_t i = 0; i < kBytes; ++i) content[i] = static_cast<char>(i * 17 / 5);
+  write_file(dir_ / "joint/b1", content);
+  on_rank_0([&](FileSystem& files) -> Status {
+    SHARDKIT_ASSIGN(const auto file, files.open(dir_ / "joint/b1"));
+    for (std::size_t at = 0; at < kBytes; at += 700) file->will_read(at, 512);
+    for (std::size_t at = 0; at < kBytes; at += 700) {
+      std::string out(std::min<std::size_t>(512, kBytes - at), ' ');
+      file->will_read(at + 500'000, 512);
+      SHARDKIT_TRY(file->read_at(at, std::as_writable_bytes(std::span(out))));
+      SHARDKIT_TRY(expect(content.compare(at, out.size(), out) == 0, std::to_string(at)));
+    }
+    return {};
+  });
+}
+
 /// However a path is spelled: hosts may have the folder at other places.
 TEST_F(JointFileSystemTest, APathThatWasResolvedIsKnown) {
   std::filesystem::create_directory_symlink(dir_ / "joint", dir_ / "linked");
@@ -136,6 +190,13 @@ TEST_F(JointFileSystemTest, OtherFilesAreNotTold) {
         const auto answer = files.calls().ask(1, std::move(question).take());
         SHARDKIT_TRY(expect(!answer.ok() && answer.error().code() == ErrorCode::kUnsafe, path));
       }
+      MessageWriter much;  // of one range twice
+      much.put(std::int64_t{2});
+      much.put(dir_ / "joint/a0");
+      much.put(std::int64_t{2});
+      for (const std::int64_t number : {0, 5 << 20, 0, 5 << 20}) much.put(number);
+      const auto too_much = files.calls().ask(1, std::move(much).take());
+      SHARDKIT_TRY(expect(!too_much.ok() && too_much.error().code() == ErrorCode::kPeer, "limits"));
       const auto answer = files.calls().ask(1, "no question");
       return expect(!answer.ok() && answer.error().code() == ErrorCode::kPeer, "an error");
     });
