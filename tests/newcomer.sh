@@ -19,8 +19,7 @@ fi
 root=$(mktemp -d)
 finish() {
   code=$?
-  umount "$root/proc" 2>/dev/null || true
-  umount "$root/dev" 2>/dev/null || true
+  umount "$root/proc" "$root/dev/pts" "$root/dev" 2>/dev/null || true
   # Never remove through a mount that did not come off.
   if grep -q " $root/" /proc/mounts; then echo "$root is still mounted: remove it by hand" >&2
   else rm -rf "$root"; fi
@@ -47,6 +46,9 @@ apt-config dump | grep '^Acquire::' >"$root/etc/apt/apt.conf.d/99as-the-host" ||
 cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
+mount --bind /dev/pts "$root/dev/pts"
+# As an installer or a container engine writes it; debootstrap writes none.
+printf '127.0.0.1 localhost\n::1 localhost\n' >"$root/etc/hosts"
 git clone -q "$repository" "$root/shardkit"
 
 in_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 "$@"; }

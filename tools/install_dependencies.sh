@@ -55,6 +55,7 @@ check_build() {
 
 check_test() {
   have python3 || want python3 "tests of the program and of the source tree (standard library only)"
+  have openssl || want openssl "makes the certificate of a test of uploads"
 }
 
 check_interop() {

@@ -51,6 +51,24 @@ class BaseModelTest(program.ProgramTest):
         self.out.rename(self.base)
         self.merge(tied, "--base_model_dir", self.base, "--strict-names")
 
+    def test_the_base_model_of_an_adapter(self):
+        """Its clean names are compared, whatever of the merge is written."""
+        case = FIXTURES / "torch-2.13.0" / "lora_bf16_w2"
+        base = program.expected_tensors(case)
+        write_safetensors(self.base / "model.safetensors", base)
+        flags = ("--base_model_dir", self.base, "--strict-names", "--overwrite")
+        for mode in ("adapter", "merge", "adapter-only"):
+            done = self.merge(case, *flags, "--lora", mode)
+            self.assertIn("27 of 27 tensors of the base model", done.stdout)
+        del base["model.norm.weight"]
+        base["mtp.0.weight"] = ("BF16", [2], bytes(4))
+        write_safetensors(self.base / "model.safetensors", base)
+        shutil.rmtree(self.out)
+        self.assert_refused(case, "26 of 27", "1 missing: mtp.0.weight",
+                            "1 more: model.norm.weight", flags=flags)
+        done = self.merge(case, *flags[:2], "--lora", "merge")
+        self.assertIn("warning: 26 of 27 tensors of the base model", done.stderr)
+
     def test_names_of_experts(self):
         for expert in range(3):
             self.tensors["model.layers.0.mlp.experts.%d.up_proj.weight" % expert] = (

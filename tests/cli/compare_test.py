@@ -112,6 +112,26 @@ class CompareTest(program.ProgramTest):
         self.assertIn("model.safetensors and model.safetensors.index.json: the first was taken",
                       done.stdout)
 
+    def test_experts_as_they_are_in_memory(self):
+        """What torch.save makes of model.state_dict() with transformers 5, against what it saves."""
+        experts = "model.layers.0.mlp.experts."
+        write_safetensors(self.out / "model.safetensors", {
+            experts + "%d.%s_proj.weight" % (expert, part): ("F32", [1, 1], struct.pack("<f", value))
+            for part, values in (("gate", (1, 3)), ("up", (2, 4)), ("down", (5, 6)))
+            for expert, value in enumerate(values)})
+        (self.out / "config.json").write_text(json.dumps(
+            {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "num_experts": 2}))
+        shapes = {experts + "gate_up_proj": (2, 2, 1), experts + "down_proj": (2, 1, 1)}
+        held = self.torch_file("held.pt", shapes, (1, 2, 3, 4), (5, 6))
+        done = self.diff(held, self.out)
+        self.assertIn("6 of 6 tensors equal", done.stdout)
+        self.assertIn("held.pt': as transformers saves this model: 6 tensors", done.stdout)
+        other = self.torch_file("other.pt", shapes, (1, 2, 9, 4), (5, 6))
+        done = self.diff(self.out, other, exit_code=DIFFERENCES)
+        self.assertIn("5 of 6 tensors equal", done.stdout)
+        self.assertIn("'%s1.gate_proj.weight'" % experts, done.stdout)
+        self.assertIn("1 of 2 tensors equal", self.diff(held, other, exit_code=DIFFERENCES).stdout)
+
     def test_two_checkpoints_of_other_world_sizes(self):
         done = self.diff(SAMPLE, NEW / "hsdp_tp_fp32_w8")
         self.assertIn("27 of 27 tensors equal", done.stdout)

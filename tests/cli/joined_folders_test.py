@@ -115,6 +115,36 @@ class JoinedFoldersTest(program.ProgramTest):
         second = self.part("second", [2, 3], NEW / "fsdp2_fp32_w4")
         self.assertIn("disagree", self.merge_of(first, second, exit_code=REFUSED).stderr)
 
+    def test_configs_are_rank_zeros_in_any_order_and_one(self):
+        """Rank 0 writes huggingface/; another host's may be of an older run."""
+        first = self.part("first", [0, 1], SAMPLE, "huggingface", "fsdp_config.json")
+        second = self.part("second", [2, 3], SAMPLE, "huggingface", "fsdp_config.json")
+        (second / "huggingface" / "generation_config.json").write_text("{}")
+        for folders in ((first, second), (second, first)):
+            self.merge_of(*folders, flags=("--overwrite",))
+            self.assertEqual((self.out / "generation_config.json").read_bytes(),
+                             (first / "huggingface" / "generation_config.json").read_bytes())
+        path = second / "huggingface" / "config.json"
+        config = json.loads(path.read_text())
+        path.write_text(json.dumps({**config, "vocab_size": config["vocab_size"] - 1}))
+        for folders in ((first, second), (second, first)):
+            done = self.merge_of(*folders, flags=("--overwrite",), exit_code=REFUSED)
+            self.assertIn("two folders hold different configs", done.stderr)
+            self.assertIn("PROBLEM    two folders hold different configs",
+                          self.run_program("inspect", *folders, exit_code=REFUSED).stdout)
+            self.merge_of(*folders, flags=("--overwrite", "--hf_model_config_path",
+                                           first / "huggingface"))
+            self.assertEqual(json.loads((self.out / "config.json").read_text())["vocab_size"],
+                             config["vocab_size"])
+
+    def test_versions_of_fsdp_may_not_differ(self):
+        first = self.part("first", [0, 1], SAMPLE, "fsdp_config.json")
+        second = self.part("second", [2, 3])
+        (second / "fsdp_config.json").write_text('{"FSDP_version": 1, "world_size": 4}')
+        done = self.merge_of(first, second, exit_code=REFUSED)
+        self.assertIn("are of two checkpoints: expected FSDP_version 2, found FSDP_version 1",
+                      done.stderr)
+
     def test_the_target_may_be_none_of_them(self):
         first = self.part("first", [0, 1])
         second = self.part("second", [2, 3])

@@ -66,7 +66,9 @@ class DistTest(unittest.TestCase):
             self.assertRegex(name, NEEDED)
         self.assertNotRegex(dynamic, r"\((RPATH|RUNPATH)\)")
         self.assertNotIn(".symtab", output_of("readelf", "-SW", self.program), "not stripped")
-        self.assertNotIn(str(ROOT).encode(), self.program.read_bytes(), "names the build folder")
+        # Not the clone's path itself, which may be as short as /shardkit.
+        for folder in filter(pathlib.Path.is_dir, ROOT.iterdir()):
+            self.assertNotIn(str(folder).encode(), self.program.read_bytes())
 
     def test_runs_with_the_libraries_of_debian_12(self):
         here = tuple(map(int, platform.libc_ver()[1].split(".")))

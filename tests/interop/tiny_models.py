@@ -32,12 +32,16 @@ def tiny_config(config_class, changes=()):
             now = getattr(default, name, None)
         except Exception:  # one for each layer: transformers raises where it is asked for all
             continue
-        if now is not None and not isinstance(now, (list, tuple, dict)):
+        is_derived = isinstance(getattr(config_class, name, None), property)
+        if now is not None and not is_derived and not isinstance(now, (list, tuple, dict)):
             values[name] = size
     for name in default.sub_configs or {}:
         part = getattr(default, name, None)
-        if part is not None:
-            values[name] = tiny_config(type(part), changes.pop(name, ())).to_dict()
+        of_part = dict(changes.pop(name, ()))
+        if part is not None and of_part.get("model_type", part.model_type) != part.model_type:
+            values[name] = transformers.AutoConfig.for_model(**of_part).to_dict()
+        elif part is not None:
+            values[name] = tiny_config(type(part), of_part).to_dict()
     return config_class(**{**values, **changes})
 
 

@@ -147,12 +147,20 @@ Result<std::optional<FsdpConfig>> read_fsdp_configs(FileSystem& fs,
   for (const ShardFolder& folder : folders) {
     SHARDKIT_ASSIGN(const auto here, read_fsdp_config(fs, folder.path, folder.entries));
     if (!here) continue;
-    if (config && config->world_size != here->world_size)
+    const auto refuse = [&](std::string expected, std::string found) {
       return Error(ErrorCode::kIncomplete, "the folders' fsdp_config.json are of two checkpoints")
           .in_file(folder.path)
-          .expected(fmt::format("world size {}", config->world_size))
-          .found(fmt::format("world size {}", here->world_size));
-    if (!config) config = here;
+          .expected(std::move(expected))
+          .found(std::move(found));
+    };
+    if (config && config->world_size != here->world_size)
+      return refuse(fmt::format("world size {}", config->world_size),
+                    fmt::format("world size {}", here->world_size));
+    if (config && config->fsdp_version && here->fsdp_version &&
+        *config->fsdp_version != *here->fsdp_version)
+      return refuse(fmt::format("FSDP_version {}", *config->fsdp_version),
+                    fmt::format("FSDP_version {}", *here->fsdp_version));
+    if (!config || !config->fsdp_version) config = here;
   }
   return config;
 }
@@ -216,6 +224,22 @@ Status check_copies(FileSystem& fs, std::int64_t rank, const std::vector<std::st
   return {};
 }
 
+/// Which folder comes first must not decide whose config is taken.
+void find_hf_folders(const std::vector<ShardFolder>& folders, CheckpointFolder& checkpoint) {
+  const std::string& rank_zero = checkpoint.rank_files.front();  // empty: missing
+  for (const ShardFolder& folder : folders) {
+    if (find_entry(folder.entries, "huggingface", FileKind::kDirectory) == nullptr) continue;
+    std::string path = join_path(folder.path, "huggingface");
+    if (!checkpoint.hf_folder) {
+      checkpoint.hf_folder = std::move(path);
+    } else {
+      if (!rank_zero.empty() && parent_path(path) == parent_path(rank_zero))
+        std::swap(path, *checkpoint.hf_folder);
+      checkpoint.other_hf_folders.push_back(std::move(path));
+    }
+  }
+}
+
 /// The checkpoint whose rank files are in `folders`.
 Result<CheckpointFolder> read_folders(FileSystem& fs, const std::vector<ShardFolder>& folders,
                                       MissingRanks missing) {
@@ -247,10 +271,7 @@ Result<CheckpointFolder> read_folders(FileSystem& fs, const std::vector<ShardFol
     return missing_ranks_error(checkpoint);
   for (const auto& [rank, paths] : ranks)
     SHARDKIT_TRY(check_copies(fs, rank, paths, checkpoint.notes));
-  for (const ShardFolder& folder : folders)
-    if (!checkpoint.hf_folder &&
-        find_entry(folder.entries, "huggingface", FileKind::kDirectory) != nullptr)
-      checkpoint.hf_folder = join_path(folder.path, "huggingface");
+  find_hf_folders(folders, checkpoint);
   return checkpoint;
 }
 

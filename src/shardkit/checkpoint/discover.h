@@ -21,7 +21,10 @@ struct CheckpointFolder {
   std::vector<std::string> rank_files;       ///< paths, by rank; empty where the file is missing
   std::vector<std::int64_t> missing_ranks;   ///< ascending; only where they are allowed
   std::optional<std::int64_t> fsdp_version;  ///< as fsdp_config.json says
-  std::optional<std::string> hf_folder;      ///< "huggingface" beside the shards, the first found
+  /// "huggingface" beside the shards; of several that beside rank 0's file, which verl's rank 0
+  /// writes, else the first.
+  std::optional<std::string> hf_folder;
+  std::vector<std::string> other_hf_folders;  ///< those of the other folders
   std::vector<std::string> notes;            ///< what was guessed or left aside, for people
 };
 
@@ -51,7 +54,7 @@ Result<CheckpointFolder> discover_checkpoint(FileSystem& fs, const std::string& 
 ///
 /// @param paths  at least one; the same folder may come twice
 /// @error as above; kIncomplete two folders hold different files of a rank, fsdp_config.json of
-///        other world sizes, or lie below global_step_N of other N
+///        other world sizes or versions of FSDP, or lie below global_step_N of other N
 Result<CheckpointFolder> discover_checkpoint(FileSystem& fs, std::span<const std::string> paths,
                                              MissingRanks missing);
 

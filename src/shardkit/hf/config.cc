@@ -111,7 +111,9 @@ Result<ModelConfig> parse_config(std::string text) {
           config.has_wrapper_names |= config.architectures.back() != *name;
         }
   config.model_type = find_string(top, "model_type");
-  config.text_model_type = find_string(text_config, "model_type");
+  for (const auto& [name, value] : top.get_if<json::Object>()->members)
+    if (std::string type = find_string(value, "model_type"); !type.empty())
+      config.parts.emplace_back(name, std::move(type));
   config.tie_word_embeddings = find_bool(top, "tie_word_embeddings");
   if (!config.tie_word_embeddings)
     config.tie_word_embeddings = find_bool(text_config, "tie_word_embeddings");

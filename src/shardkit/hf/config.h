@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shardkit/base/result.h"
@@ -32,7 +33,9 @@ struct ModelConfig {
   std::vector<std::string> architectures;
   bool has_wrapper_names = false;             ///< the file's architectures have that "FSDP"
   std::string model_type;                     ///< empty where missing
-  std::string text_model_type;                ///< model_type of text_config; empty without one
+  /// The name and model_type of each member of the top level that is the configuration of a part:
+  /// {"vision_config", "pixtral"}.
+  std::vector<std::pair<std::string, std::string>> parts;
   std::optional<bool> tie_word_embeddings;    ///< of the top level, else of text_config
   std::optional<DType> dtype;                 ///< "dtype" or "torch_dtype", top level first
   bool quantized = false;                     ///< has a quantization_config

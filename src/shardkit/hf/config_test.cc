@@ -8,6 +8,7 @@ namespace shardkit::hf {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::Pair;
 using testing::Fails;
 
 TEST(ParseConfig, ReadsATextModel) {
@@ -17,7 +18,7 @@ TEST(ParseConfig, ReadsATextModel) {
     "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 10})");
   EXPECT_EQ(config.architectures, std::vector<std::string>{"Qwen2ForCausalLM"});
   EXPECT_EQ(config.model_type, "qwen2");
-  EXPECT_EQ(config.text_model_type, "");
+  EXPECT_TRUE(config.parts.empty());
   EXPECT_EQ(config.dtype, DType::kBFloat16);
   EXPECT_EQ(config.tie_word_embeddings, true);
   EXPECT_FALSE(config.quantized);
@@ -66,7 +67,7 @@ TEST(ParseConfig, LooksIntoTextConfig) {
     "text_config": {"model_type": "gemma3_text", "tie_word_embeddings": false, "dtype": "float16",
                     "hidden_size": 24, "head_dim": 10, "vocab_size": 40},
     "quantization_config": {"bits": 4}})");
-  EXPECT_EQ(config.text_model_type, "gemma3_text");
+  EXPECT_THAT(config.parts, ElementsAre(Pair("text_config", "gemma3_text")));
   EXPECT_EQ(config.tie_word_embeddings, false);
   EXPECT_EQ(config.dtype, DType::kFloat16);
   EXPECT_TRUE(config.quantized);

@@ -21,8 +21,49 @@ namespace {
 
 using Change = SaveRule::Change;
 
-/// In front of a text model's own names, inside a model of text and images (transformers 5).
-constexpr std::array<std::string_view, 2> kTextPrefixes{"model.language_model.", "language_model."};
+/// Where a part of a model lies (transformers 5).
+struct Place {
+  std::string_view member;  ///< of config.json, the part's configuration
+  std::string_view prefix;  ///< of the names of its tensors
+  /// Behind its model_type, where that has an entry of its own: which class it is made as.
+  std::string_view made_as = {};
+};
+
+constexpr std::array kPlaces{
+    Place{"text_config", "model.language_model."},
+    Place{"text_config", "language_model."},
+    Place{"text_config", "model.text_model."},
+    Place{"text_config", "text_model."},
+    Place{"vision_config", "model.vision_tower."},
+    Place{"vision_config", "vision_tower."},
+    Place{"vision_config", "model.vision_model."},
+    Place{"vision_config", "vision_model."},
+    Place{"audio_config", "model.audio_tower."},
+    Place{"audio_config", "audio_tower."},
+    Place{"thinker_config", "thinker."},
+    Place{"vlm_config", "model.vlm.", " model"},
+    Place{"vlm_config", "vlm.", " model"},
+    Place{"codec_config", "codec_model."},
+    Place{"tracker_config", "tracker_model."},
+    Place{"encoder", "model.encoder."},
+    Place{"encoder", "encoder."},
+    Place{"decoder", "decoder."},
+    Place{"decoder_config", "model.transformer_module.decoder."},
+    Place{"decoder_config", "transformer_module.decoder."},
+    Place{"backbone_config", "backbone.", " backbone"},
+    Place{"backbone_config", "model.backbone.conv_encoder.model.", " backbone"},
+    Place{"backbone_config", "backbone.conv_encoder.model.", " backbone"},
+    Place{"backbone_config", "model.pixel_level_module.encoder.", " backbone"},
+    Place{"backbone_config", "pixel_level_module.encoder.", " backbone"},
+    Place{"image_model_config", "depth_pro.encoder.image_encoder.model."},
+    Place{"image_model_config", "encoder.image_encoder.model."},
+    Place{"patch_model_config", "depth_pro.encoder.patch_encoder.model."},
+    Place{"patch_model_config", "encoder.patch_encoder.model."},
+    Place{"fov_model_config", "fov_model.fov_encoder.model."},
+};
+
+/// In a rule's names: digits, and any characters.
+constexpr std::string_view kWild = "#*";
 
 /// More experts than any model has; more is no tensor of experts.
 constexpr std::int64_t kMostExperts = 1 << 16;
@@ -30,15 +71,13 @@ constexpr std::int64_t kMostExperts = 1 << 16;
 /// The rules of a family, and the part of the model that they are for.
 struct Scope {
   const SaveFamily* family = nullptr;
-  bool text_model_only = false;
+  std::string prefix;  ///< of the names that the rules are for; they do not look at it
 };
 
 /// The length of the prefix that a scope's rules do not look at; none: the name is out of scope.
 std::optional<std::size_t> prefix_length(const Scope& scope, std::string_view name) {
-  if (!scope.text_model_only) return 0;
-  for (const std::string_view prefix : kTextPrefixes)
-    if (name.starts_with(prefix)) return prefix.size();
-  return std::nullopt;
+  if (!name.starts_with(scope.prefix)) return std::nullopt;
+  return scope.prefix.size();
 }
 
 bool is_letter_or_digit(char c) {
@@ -49,23 +88,68 @@ bool is_letter_or_digit(char c) {
 struct Found {
   std::string_view before;
   std::string_view behind;
+  std::string_view text;  ///< what was found
+  std::string_view wild;  ///< of that, what '#' or '*' stands for
 
   std::string with(std::string_view middle) const {
     return fmt::format("{}{}{}", before, middle, behind);
   }
 };
 
+/// Whether `name` begins with `pattern`; `found` gets the text and what the wild character is.
+bool begins_with(std::string_view name, std::string_view pattern, Found& found) {
+  const std::size_t wild = pattern.find_first_of(kWild);
+  if (wild == pattern.npos) {
+    found.text = pattern;
+    return name.starts_with(pattern);
+  }
+  if (!name.starts_with(pattern.substr(0, wild))) return false;
+  const std::string_view rest = pattern.substr(wild + 1);
+  const std::string_view from = name.substr(wild);
+  std::size_t most = from.size();
+  if (pattern[wild] == '#') most = std::min(most, from.find_first_not_of("0123456789"));
+  for (std::size_t count = most; count > 0; --count) {  // as many as possible
+    if (!from.substr(count).starts_with(rest)) continue;
+    found.text = name.substr(0, wild + count + rest.size());
+    found.wild = from.substr(0, count);
+    return true;
+  }
+  return false;
+}
+
 std::optional<Found> find(std::string_view pattern, std::string_view name, std::size_t from) {
   const bool at_start = pattern.starts_with('^');
   if (at_start) pattern.remove_prefix(1);
-  const bool whole_word = is_letter_or_digit(pattern.back());
-  for (std::size_t at = from; (at = name.find(pattern, at)) != name.npos; ++at) {
+  const bool whole_word = !pattern.empty() && is_letter_or_digit(pattern.back());
+  for (std::size_t at = from; at < name.size(); ++at) {
     if (at_start && at != from) return std::nullopt;
-    const std::size_t end = at + pattern.size();
+    Found found;
+    if (!begins_with(name.substr(at), pattern, found)) continue;
+    const std::size_t end = at + found.text.size();
     const bool goes_on = end < name.size() && (is_letter_or_digit(name[end]) || name[end] == '_');
-    if (!whole_word || !goes_on) return Found{name.substr(0, at), name.substr(end)};
+    if (whole_word && goes_on) continue;
+    found.before = name.substr(0, at);
+    found.behind = name.substr(end);
+    return found;
   }
   return std::nullopt;
+}
+
+/// The name that a rename makes; as it is where it has the saved name already, inside which the
+/// held one stands: "language_model.model.norm" of "language_model".
+std::string rename(const SaveRule& rule, std::string name, std::size_t from) {
+  const auto found = find(rule.held[0], name, from);
+  if (!found) return name;
+  std::string saved(rule.saved[0]);
+  if (const std::size_t wild = saved.find_first_of(kWild);
+      wild != saved.npos && !found->wild.empty())
+    saved.replace(wild, 1, found->wild);
+  const std::size_t inside = saved.find(found->text);
+  const std::size_t at = found->before.size();
+  if (inside != saved.npos && inside <= at &&
+      std::string_view(name).substr(at - inside).starts_with(saved))
+    return name;
+  return found->with(saved);
 }
 
 std::span<const std::string_view> used(const std::string_view (&names)[kMostRuleNames]) {
@@ -140,6 +224,8 @@ class Saver {
   bool transpose(const SaveRule& rule, std::size_t index, const Found& found);
   bool join(const SaveRule& rule, std::size_t which, std::size_t index, const Found& found);
   void keep(std::size_t index);
+  /// A listed family without experts one by one saves them fused.
+  bool saves_fused(std::string_view name) const;
 
   const std::vector<Scope> scopes_;
   const std::span<const HeldTensor> held_;
@@ -154,7 +240,7 @@ std::string Saver::renamed(std::string name) const {
   for (const Scope& scope : scopes_)
     for (const SaveRule& rule : scope.family->renames)
       if (const auto from = prefix_length(scope, name))
-        if (const auto found = find(rule.held[0], name, *from)) name = found->with(rule.saved[0]);
+        name = rename(rule, std::move(name), *from);
   return name;
 }
 
@@ -258,6 +344,13 @@ bool Saver::join(const SaveRule& rule, std::size_t which, std::size_t index, con
   return true;
 }
 
+bool Saver::saves_fused(std::string_view name) const {
+  return std::none_of(scopes_.begin(), scopes_.end(), unstacks) &&
+         std::any_of(scopes_.begin(), scopes_.end(), [name](const Scope& scope) {
+           return prefix_length(scope, name).has_value();
+         });
+}
+
 void Saver::keep(std::size_t index) {
   const HeldTensor& tensor = held_[index];
   const std::string_view behind = behind_experts(tensor.name);
@@ -269,7 +362,7 @@ void Saver::keep(std::size_t index) {
     });
     if (known) ++already_saved_;
     else if (std::any_of(scopes_.begin(), scopes_.end(), unstacks)) odd_.push_back(tensor.name);
-  } else if (!behind.empty() && tensor.shape.size() > 2) {
+  } else if (!behind.empty() && tensor.shape.size() > 2 && !saves_fused(tensor.name)) {
     fused_.push_back(tensor.name);
   }
   saved_.push_back({renamed(tensor.name), tensor.shape, {{index, whole(tensor.shape)}}});
@@ -319,10 +412,7 @@ void Saver::tell(const std::string& model_type, SavedForm& form) const {
         "{} are named neither as transformers holds experts of type '{}' nor as it saves them: "
         "they are written as they are, and a reader may not match them", some_of(odd_),
         model_type));
-  // A listed family without experts one by one saves them fused.
-  const bool saves_fused =
-      !scopes_.empty() && std::none_of(scopes_.begin(), scopes_.end(), unstacks);
-  if (saves_fused || fused_.empty()) return;
+  if (fused_.empty()) return;
   const std::string model =
       model_type.empty() ? "such a model" : fmt::format("a model of type '{}'", model_type);
   form.warnings.push_back(fmt::format(
@@ -331,15 +421,31 @@ void Saver::tell(const std::string& model_type, SavedForm& form) const {
       some_of(fused_), model));
 }
 
-/// The families of a model: of the text model inside first, as saving undoes loading.
+void add_scope(const SaveFamily* family, std::string prefix, std::vector<Scope>& scopes) {
+  if (family == nullptr) return;
+  if (!family->inside.empty())
+    add_scope(find_save_family(family->inside), fmt::format("{}{}", prefix, family->inside_prefix),
+              scopes);
+  scopes.push_back({family, std::move(prefix)});
+}
+
+const SaveFamily* family_of_part(const std::string& model_type, const Place& place) {
+  const SaveFamily* family = find_save_family(fmt::format("{}{}", model_type, place.made_as));
+  return family != nullptr ? family : find_save_family(model_type);
+}
+
+/// The families of a model: of the models inside first, as saving undoes loading.
 std::vector<Scope> scopes_of(const ModelConfig& config) {
   const SaveFamily* family =
       config.architectures.empty() ? nullptr : find_save_family(config.architectures[0]);
   if (family == nullptr) family = find_save_family(config.model_type);
-  const SaveFamily* text = find_save_family(config.text_model_type);
   std::vector<Scope> scopes;
-  if (text != nullptr && text != family) scopes.push_back({text, true});
-  if (family != nullptr) scopes.push_back({family, false});
+  for (const auto& [member, model_type] : config.parts)
+    for (const Place& place : kPlaces)
+      if (place.member == member)
+        if (const SaveFamily* part = family_of_part(model_type, place); part != family)
+          add_scope(part, std::string(place.prefix), scopes);
+  add_scope(family, {}, scopes);
   return scopes;
 }
 

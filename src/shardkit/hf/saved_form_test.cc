@@ -21,7 +21,7 @@ ModelConfig config_of(const std::string& model_type, const std::string& text_mod
                       const std::string& architecture = {}) {
   ModelConfig config;
   config.model_type = model_type;
-  config.text_model_type = text_model_type;
+  if (!text_model_type.empty()) config.parts = {{"text_config", text_model_type}};
   if (!architecture.empty()) config.architectures = {architecture};
   return config;
 }
@@ -95,6 +95,54 @@ TEST(SavedForm, NamesThatAreSavedAlreadyStay) {
   EXPECT_THAT(names_of(form_of(config_of("qwen2_moe"),
                                {{"model.layers.0.mlp.experts.0.up_proj.weight", {3, 4}}})),
               ElementsAre("model.layers.0.mlp.experts.0.up_proj.weight"));
+}
+
+TEST(SavedForm, NumbersAndOtherPartsOfANameAreKeptWhereARuleMovesThem) {
+  EXPECT_THAT(names_of(form_of(config_of("segformer"),
+                               {{"segformer.stages.10.blocks.2.mlp.fc1.weight", {4, 4}},
+                                {"segformer.stages.x.blocks.2.layer_norm", {4}}})),
+              ElementsAre("segformer.encoder.block.10.2.mlp.dense1.weight",
+                          "segformer.stages.x.blocks.2.layer_norm"));
+  EXPECT_THAT(names_of(form_of(config_of("cohere_asr"),
+                               {{"model.encoder.layers.1.self_attn.q_proj.weight", {4, 4}},
+                                {"model.decoder.layers.1.self_attn.q_proj.weight", {4, 4}}})),
+              ElementsAre("model.transf_decoder._decoder.layers.1.first_sub_layer.query_net.weight",
+                          "model.encoder.layers.1.self_attn.linear_q.weight"));
+}
+
+TEST(SavedForm, ANameThatHasTheSavedFormIsNotRenamedAgain) {
+  EXPECT_THAT(names_of(form_of(config_of("nomic_bert"), {{"encoder.layers.0.fc2.weight", {4, 4}},
+                                                         {"layers.1.down_proj.weight", {4, 4}}})),
+              ElementsAre("encoder.layers.0.fc2.weight", "encoder.layers.1.fc2.weight"));
+  EXPECT_THAT(names_of(form_of(config_of("llava", "", "LlavaModel"),
+                               {{"language_model.model.norm.weight", {4}},
+                                {"language_model.norm.weight_2", {4}}})),
+              ElementsAre("language_model.model.norm.weight",
+                          "language_model.model.norm.weight_2"));
+  EXPECT_THAT(names_of(form_of(config_of("sam3_tracker"), {{"tracker_model.mask.weight", {4}},
+                                                           {"prompt.weight", {4}}})),
+              ElementsAre("tracker_model.prompt.weight", "tracker_model.mask.weight"));
+}
+
+TEST(SavedForm, APartIsSavedByItsOwnEntryWhereItLies) {
+  ModelConfig config = config_of("depth_anything");
+  config.parts = {{"backbone_config", "beit"}};
+  const std::vector<HeldTensor> held{{"backbone.beit.embeddings.cls_token", {1, 1, 4}},
+                                     {"backbone.beit.layers.0.mlp.fc1.weight", {4, 4}},
+                                     {"head.mlp.fc1.weight", {4, 4}}};
+  EXPECT_THAT(names_of(form_of(config, held)),
+              ElementsAre("backbone.embeddings.cls_token",
+                          "backbone.encoder.layer.0.intermediate.dense.weight",
+                          "head.mlp.fc1.weight"));
+  config.parts = {{"backbone_config", "swinv2"}};
+  EXPECT_FALSE(form_of(config, held)->tensors.has_value());
+}
+
+TEST(SavedForm, TheModelWithoutAHeadIsSavedFirst) {
+  EXPECT_THAT(names_of(form_of(config_of("rf_detr", "", "RfDetrForInstanceSegmentation"),
+                               {{"model.model.enc_output.0.weight", {4, 4}},
+                                {"segmentation_bias", {1}}})),
+              ElementsAre("transformer.enc_output.0.weight", "segmentation_head.bias"));
 }
 
 TEST(SavedForm, ARuleEndsWhereAWordDoes) {

@@ -25,9 +25,11 @@ struct BaseModelComparison {
   bool agrees() const;
 };
 
-/// Compares every tensor of the checkpoint, as a merge names and cuts it (merge/saved_catalog.h), with the base model's headers; a tensor that either side
-/// leaves out because it is tied is not missing. Reads no tensor bytes.
+/// Compares every tensor of a model, as a merge names and cuts it (merge/saved_catalog.h), with the
+/// base model's headers; a tensor that either side leaves out because it is tied is not missing.
+/// Reads no tensor bytes.
 ///
+/// @param source  of a checkpoint with an adapter: with the model that take_lora_apart() makes of it
 /// @param folder  a model folder or file: see read_weights
 /// @error as read_weights, catalog_of and saved_catalog
 Result<BaseModelComparison> compare_with_base_model(FileSystem& fs, const MergeSource& source,

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,16 +27,18 @@ Result<Comparable> open_checkpoint_to_compare(FileSystem& fs, CheckpointFolder f
   Comparable result;
   result.path = source.checkpoint.path;
   result.kind = fmt::format("FSDP checkpoint of {} ranks", source.checkpoint.world_size);
-  // A reference holds experts and names as they are published.
-  source.catalog = lora.model;
-  SHARDKIT_ASSIGN(SavedCatalog saved,
-                  saved_catalog(source, std::vector<bool>(source.catalog->tensors.size(), false)));
-  result.catalog = std::move(saved.catalog);
-  result.config = std::move(source.config);
+  result.catalog = std::move(lora.model);
   result.notes = std::move(source.checkpoint.notes);
   result.notes.insert(result.notes.end(), result.catalog->warnings.begin(),
                       result.catalog->warnings.end());
-  result.notes.insert(result.notes.end(), saved.warnings.begin(), saved.warnings.end());
+  if (source.config) {  // without one compare() knows more
+    source.catalog = result.catalog;
+    SHARDKIT_ASSIGN(SavedCatalog saved,
+                    saved_catalog(source, std::vector<bool>(source.catalog->tensors.size(), false)));
+    result.catalog = std::move(saved.catalog);
+    result.notes.insert(result.notes.end(), saved.warnings.begin(), saved.warnings.end());
+  }
+  result.config = std::move(source.config);
   result.adapter = std::move(lora.adapter);
   result.lora = std::move(lora.summary);
   return result;
@@ -48,10 +53,38 @@ Result<Comparable> open_weights(FileSystem& fs, const std::string& path) {
                     std::move(weights.config), {}, {}, std::move(weights.notes)};
 }
 
+/// Whether names and shapes are the same, in whatever order.
+bool hold_the_same(const Catalog& a, const Catalog& b) {
+  std::map<std::string_view, const Dims*> shapes;
+  for (const CatalogTensor& tensor : a.tensors) shapes[tensor.name] = &tensor.shape;
+  return a.tensors.size() == b.tensors.size() &&
+         std::all_of(b.tensors.begin(), b.tensors.end(), [&shapes](const CatalogTensor& tensor) {
+           const auto found = shapes.find(tensor.name);
+           return found != shapes.end() && *found->second == tensor.shape;
+         });
+}
+
+/// The tensors of a side as transformers saves its model: what torch.save made of a state dict, or a
+/// checkpoint without a config, may hold experts and names as they are in memory.
+std::shared_ptr<const Catalog> as_saved(const Comparable& side, const hf::ModelConfig* config,
+                                        std::vector<std::string>& notes) {
+  if (config == nullptr) return side.catalog;
+  MergeSource source;
+  source.catalog = side.catalog;
+  source.config = *config;
+  auto saved = saved_catalog(source, std::vector<bool>(side.catalog->tensors.size(), false));
+  // What does not fit the config is compared as it is.
+  if (!saved.ok() || hold_the_same(*saved->catalog, *side.catalog)) return side.catalog;
+  for (const std::string& note : saved->notes)
+    notes.push_back(fmt::format("'{}': {}", side.path, note));
+  return saved->catalog;
+}
+
 /// The tensors of the model, and of the adapter beside them.
-std::shared_ptr<const Catalog> with_adapter(const Comparable& side) {
-  Catalog both = *side.catalog;
-  both.tensors.insert(both.tensors.end(), side.adapter.begin(), side.adapter.end());
+std::shared_ptr<const Catalog> with_adapter(const Catalog& model,
+                                            const std::vector<CatalogTensor>& adapter) {
+  Catalog both = model;
+  both.tensors.insert(both.tensors.end(), adapter.begin(), adapter.end());
   return std::make_shared<const Catalog>(std::move(both));
 }
 
@@ -81,12 +114,18 @@ Result<Comparison> compare(FileSystem& fs, const Comparable& first, const Compar
   const hf::ModelConfig* config_b = second.config ? &*second.config : nullptr;
   SHARDKIT_ASSIGN(const hf::DTypeChoice resolved,
                   hf::resolve(dtype, config_a != nullptr ? config_a : config_b));
+  std::vector<std::string> notes;
+  auto catalog_a = as_saved(first, config_a != nullptr ? config_a : config_b, notes);
+  auto catalog_b = as_saved(second, config_b != nullptr ? config_b : config_a, notes);
   const bool adapters = !first.adapter.empty() && !second.adapter.empty();
-  SHARDKIT_ASSIGN(
-      Comparison comparison,
-      compare_catalogs(fs, {adapters ? with_adapter(first) : first.catalog, resolved, config_a},
-                       {adapters ? with_adapter(second) : second.catalog, resolved, config_b},
-                       options));
+  if (adapters) {
+    catalog_a = with_adapter(*catalog_a, first.adapter);
+    catalog_b = with_adapter(*catalog_b, second.adapter);
+  }
+  SHARDKIT_ASSIGN(Comparison comparison,
+                  compare_catalogs(fs, {std::move(catalog_a), resolved, config_a},
+                                   {std::move(catalog_b), resolved, config_b}, options));
+  comparison.notes.insert(comparison.notes.begin(), notes.begin(), notes.end());
   if (!adapters)
     for (const Comparable* side : {&first, &second})
       if (side->lora)

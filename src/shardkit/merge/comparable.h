@@ -40,8 +40,9 @@ Result<Comparable> open_comparable(FileSystem& fs, std::span<const std::string> 
                                    const std::string& hf_folder = {},
                                    PlainTensors plain = PlainTensors::kAuto);
 
-/// Where both have a LoRA adapter, those are compared, too; where one has, a note tells that it was
-/// left aside.
+/// A side that holds experts or names as they are in memory is compared as transformers saves it,
+/// by its own config or, without one, the other's; a note tells. Where both have a LoRA adapter,
+/// those are compared, too; where one has, a note tells that it was left aside.
 ///
 /// @param dtype  to what both are cast first; kAuto: what the first config of the two says
 /// @error as hf::resolve, compare_catalogs

@@ -7,7 +7,6 @@
 #include "shardkit/checkpoint/open.h"
 #include "shardkit/hf/config.h"
 #include "shardkit/hf/dtype_choice.h"
-#include "shardkit/hf/lora_name.h"
 #include "shardkit/io/path.h"
 #include "shardkit/merge/block_journal.h"
 #include "shardkit/merge/compare_with_reference.h"
@@ -229,12 +228,20 @@ Status FSDPModelMerger::check_target() {
 Result<std::optional<BaseModelComparison>> FSDPModelMerger::check_base_model() {
   if (options_.base_model_dir.empty()) return std::optional<BaseModelComparison>();
   SHARDKIT_ASSIGN(const MergeSource* source, open_source());
-  // An adapter's names are none of the base model's; docs/lora.md has how both are joined.
-  if (std::any_of(source->catalog->tensors.begin(), source->catalog->tensors.end(),
-                  [](const CatalogTensor& tensor) { return hf::is_lora_name(tensor.name); }))
+  LoraChoice choice = options_.lora;
+  choice.mode = LoraMode::kAdapter;  // which has the base model's weights and their clean names
+  SHARDKIT_ASSIGN(const LoraCatalog lora, take_lora_apart(fs_, *source, choice));
+  if (source->base_folder) {  // its weights are its own
+    if (options_.strict_names && !lora.not_in_base.empty())
+      return Error(ErrorCode::kIncomplete, "the base model lacks modules of the adapter")
+          .in_file(*source->base_folder)
+          .of_tensor(lora.not_in_base.front());
     return std::optional<BaseModelComparison>();
+  }
+  MergeSource model = *source;
+  model.catalog = lora.model;
   SHARDKIT_ASSIGN(BaseModelComparison comparison,
-                  compare_with_base_model(fs_, *source, options_.base_model_dir));
+                  compare_with_base_model(fs_, model, options_.base_model_dir));
   if (options_.strict_names && !comparison.agrees())
     return Error(ErrorCode::kIncomplete,
                  "the checkpoint's tensors are not those of the base model: " +

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -135,6 +136,44 @@ std::vector<CatalogTensor> adapter_tensors(const MergeSource& source, const Name
   for (const std::size_t bias : trained_biases(names, adapter))
     tensors.push_back(renamed(held.tensors[bias], hf::saved_model_name(held.tensors[bias].name)));
   return tensors;
+}
+
+/// A base model from elsewhere may be another one. peft finds modules by the last parts of their
+/// names, and leaves an adapter without effect where the rest is another. But transformers may know
+/// the model under other names than it is published: those are told of alone.
+/// @return the modules of the adapter that the base model does not have
+Result<std::vector<std::string>> find_modules_not_in_base(const MergeSource& source,
+                                                          const LoraAdapter& adapter,
+                                                          const Catalog& model) {
+  std::map<std::string_view, const CatalogTensor*> by_name;
+  for (const CatalogTensor& tensor : model.tensors) by_name[tensor.name] = &tensor;
+  std::vector<hf::TiedPair> left_out;
+  if (source.config) {
+    std::vector<std::string> present;
+    for (const CatalogTensor& tensor : model.tensors) present.push_back(tensor.name);
+    left_out = hf::ties_left_out(*source.config, present);
+  }
+  for (const hf::TiedPair& tie : left_out) by_name[tie.alias] = by_name[tie.canonical];
+  std::vector<std::string> missing;
+  for (const LoraModule& module : adapter.modules) {
+    const std::string inside = module.name + ".";
+    const auto first = by_name.lower_bound(inside);
+    if (first == by_name.end() || !first->first.starts_with(inside))
+      missing.push_back(module.name);
+    const auto weight = by_name.find(inside + "weight");  // none of fused experts
+    if (weight == by_name.end()) continue;
+    const Dims& shape = weight->second->shape;
+    const Dims& a = source.catalog->tensors[module.a].shape;
+    const Dims& b = source.catalog->tensors[module.b].shape;
+    if (shape.size() != 2 || a.size() != 2 || b.size() != 2) continue;
+    if (shape != Dims{b[0], a[1]} && shape != Dims{a[1], b[0]})
+      return Error(ErrorCode::kIncomplete, "a weight of the base model does not fit the adapter")
+          .in_file(*source.base_folder)
+          .of_tensor(weight->first)
+          .expected(to_string(Dims{b[0], a[1]}))
+          .found(to_string(shape));
+  }
+  return missing;
 }
 
 Status fold_all(const MergeSource& source, const Names& names, const LoraAdapter& adapter,
@@ -303,6 +342,14 @@ Result<LoraCatalog> take_lora_apart(FileSystem& fs, const MergeSource& source,
   if (!lora) return result;
   SHARDKIT_ASSIGN(Catalog model, model_catalog(source, names, adapter ? &*adapter : nullptr));
   if (adapter) {
+    if (source.base_folder) {
+      SHARDKIT_ASSIGN(result.not_in_base, find_modules_not_in_base(source, *adapter, model));
+      if (!result.not_in_base.empty())
+        result.warnings.push_back(fmt::format(
+            "the base model '{}' lacks {} of {} modules of the adapter: {}, ...",
+            *source.base_folder, result.not_in_base.size(), adapter->modules.size(),
+            result.not_in_base.front()));
+    }
     SHARDKIT_ASSIGN(const LoraMode mode, settle_mode(source, names, *adapter, choice.mode));
     if (mode != choice.mode)
       result.notes.emplace_back(

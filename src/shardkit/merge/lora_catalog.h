@@ -20,6 +20,8 @@ struct LoraCatalog {
   std::vector<CatalogTensor> adapter;     ///< under the names by which peft saves them
   std::string adapter_config;             ///< text of an adapter_config.json; empty: no adapter
   std::optional<LoraSummary> summary;     ///< none: no adapter in the checkpoint
+  /// Where MergeSource::base_folder has the model: modules of the adapter that it lacks by name.
+  std::vector<std::string> not_in_base;
   std::vector<std::string> notes;
   std::vector<std::string> warnings;
 };
@@ -30,7 +32,8 @@ struct LoraCatalog {
 /// Reads no tensor bytes; what changes is the metadata's copy.
 ///
 /// @error kCorrupt     two tensors get one name
-/// @error kIncomplete  of a merge: alpha is unknown, or there is no base weight to fold into
+/// @error kIncomplete  of a merge: alpha is unknown, or there is no base weight to fold into; a base
+///                     model from elsewhere has a module of the adapter in another shape
 /// @error kUnsupported of a merge: an adapter that is more than W + scale B A
 /// @error as find_lora_adapter and fold_shape
 Result<LoraCatalog> take_lora_apart(FileSystem& fs, const MergeSource& source,

@@ -352,6 +352,39 @@ TEST_F(LoraTest, WhatDoesNotFitIsRefused) {
   }
 }
 
+// peft would load such an adapter without an error, and without effect.
+TEST_F(LoraTest, ABaseModelThatTheAdapterDoesNotFitIsToldOrRefused) {
+  write(make_dict({q("lora_A.default.weight", float_tensor({1, 2}, {1, 3})),
+                   q("lora_B.default.weight", float_tensor({3, 1}, {1, 2, 3}))}));
+  options_.base_model_dir = dir_ / "base";
+  options_.lora.alpha = 1;
+  options_.existing = ExistingTarget::kReplace;
+  const auto write_base = [this](const std::string& name, Tensor weight) {
+    std::filesystem::remove_all(dir_ / "base");
+    testing::write_ranks(dir_ / "base", {make_dict({{name, std::move(weight)}})});
+    std::filesystem::rename(dir_ / "base/model_world_size_1_rank_0.pt",
+                            dir_ / "base/pytorch_model.bin");
+  };
+  for (const LoraMode mode : {LoraMode::kAdapter, LoraMode::kAdapterOnly, LoraMode::kMerge}) {
+    options_.lora.mode = mode;
+    write_base("m.q.weight", float_tensor({3, 1}, {1, 2, 3}));
+    EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete,
+                               "of the base model does not fit the adapter: tensor 'm.q.weight', "
+                               "expected [3, 2], found [3, 1]"));
+    options_.strict_names = true;
+    write_base("m.q.weight", float_tensor({3, 2}, {1, 2, 3, 4, 5, 6}));
+    EXPECT_THAT(merge(), IsOk());
+    write_base("n.q.weight", float_tensor({3, 2}, {1, 2, 3, 4, 5, 6}));
+    EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete, "lacks modules of the adapter: tensor 'm.q'"));
+    options_.strict_names = false;
+    if (mode == LoraMode::kMerge) continue;  // there is nothing to fold into
+    const auto report = merge();
+    ASSERT_THAT(report, IsOk());
+    ASSERT_FALSE(report->warnings.empty());
+    EXPECT_NE(report->warnings[0].find("lacks 1 of 1 modules of the adapter: m.q"), std::string::npos);
+  }
+}
+
 TEST(SaveLoraAdapter, IsTheLoraCatalogOfARealCheckpoint) {
   const std::string path = testing::source_path("tests/fixtures/torch-2.13.0/lora_bf16_w2");
   auto folder = discover_checkpoint(posix_file_system(), path);

@@ -34,6 +34,7 @@ struct MergeSource {
 /// @param hf_folder       empty: the default, which may be missing
 /// @param base_model_dir  the model that was trained: its weights, where the shards hold LoRA tensors
 ///                        alone, and its other files, where there is no other folder; may be empty
+/// @error kIncomplete without hf_folder: two of the joined folders have different config.json
 /// @error as open_checkpoint, hf::list_sidecars, hf::parse_config
 Result<MergeSource> open_merge_source(FileSystem& fs, CheckpointFolder checkpoint,
                                       const std::string& hf_folder, PlainTensors plain,
