@@ -4,7 +4,7 @@ import shutil
 import unittest
 
 import program
-from program import DONE, FIXTURES, SAMPLE
+from program import DONE, FIXTURES, REFUSED, SAMPLE
 
 
 class InspectTest(program.ProgramTest):
@@ -64,6 +64,24 @@ class InspectTest(program.ProgramTest):
         done = self.run_program("inspect", checkpoint)
         self.assertIn(done.returncode, (0, 3))
         self.assertRegex(done.stdout + done.stderr, r"(?i)missing.*\b1\b|\b1\b.*missing")
+
+    def test_what_a_merge_would_tell(self):
+        checkpoint = self.copy()
+        path = checkpoint / "huggingface" / "config.json"
+        config = json.loads(path.read_text())
+        path.write_text(json.dumps({**config, "vocab_size": 96, "architectures": None}))
+        notes = json.loads(self.inspect(checkpoint, "--json"))["notes"]
+        report = json.loads(self.merge(checkpoint, "--dry-run", "--json").stdout)
+        self.assertEqual(notes, report["warnings"] + report["notes"])
+        text = self.inspect(checkpoint)
+        for note in ["'lm_head.weight' has 99 rows", "names no architectures", "no tokenizer in"]:
+            self.assertRegex(text, "note +.*" + note)
+
+    def test_weights_that_a_loader_passes_over(self):
+        self.merge(SAMPLE, "--max-shard-size", "20KB")
+        shutil.copy(SAMPLE / "expected.safetensors", self.out / "model.safetensors")
+        self.assertIn("PROBLEM    model.safetensors stands beside an index",
+                      self.inspect(self.out, exit_code=REFUSED))
 
     def test_json_alone_on_stdout(self):
         done = self.run_program("inspect", SAMPLE, "--json", exit_code=DONE)

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "shardkit/inspect/value_rows.h"
 #include "shardkit/io/path.h"
 #include "shardkit/merge/decide_output.h"
 #include "shardkit/merge/fsdp_merger.h"
+#include "shardkit/merge/merge_report.h"
 #include "shardkit/merge/merge_source.h"
 #include "shardkit/safetensors/reader.h"
 #include "shardkit/safetensors/sharded_index.h"
@@ -59,6 +61,11 @@ Status check_index(FileSystem& fs, const std::string& folder, Inspection& inspec
   return {};
 }
 
+bool has(const std::vector<DirectoryEntry>& entries, std::string_view name) {
+  return std::any_of(entries.begin(), entries.end(),
+                     [name](const DirectoryEntry& entry) { return entry.name == name; });
+}
+
 Result<Inspection> inspect_model_folder(FileSystem& fs, const std::string& path,
                                         const std::vector<DirectoryEntry>& entries) {
   Inspection inspection;
@@ -73,6 +80,10 @@ Result<Inspection> inspect_model_folder(FileSystem& fs, const std::string& path,
       inspection.problems.push_back(tensors.error().message());
     }
   }
+  if (has(entries, safetensors::weight_file_name(0, 1)) && has(entries, safetensors::kIndexFileName))
+    inspection.problems.push_back(fmt::format(
+        "{} stands beside an index, and transformers loads it alone",
+        safetensors::weight_file_name(0, 1)));
   if (inspection.tensors.empty() && inspection.problems.empty())
     inspection.notes.emplace_back("no weights in safetensors form here");
   if (Status status = check_index(fs, path, inspection); !status.ok())
@@ -138,6 +149,9 @@ Inspection inspect_checkpoint(FileSystem& fs, CheckpointFolder folder) {
   }
   inspection.lora = decision->lora;
   inspection.forecast = forecast_merge(*source, *decision);
+  MergeReport report = make_merge_report(*source, *decision);
+  inspection.notes = std::move(report.warnings);
+  inspection.notes.insert(inspection.notes.end(), report.notes.begin(), report.notes.end());
   return inspection;
 }
 

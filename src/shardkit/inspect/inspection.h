@@ -61,7 +61,7 @@ struct Inspection {
   std::vector<std::string> ties;     ///< "a = b": two names for the same bytes
   std::vector<TensorRow> tensors;
   std::vector<std::string> skipped;  ///< entries that are no tensors
-  std::vector<std::string> notes;
+  std::vector<std::string> notes;    ///< of a checkpoint: what a merge warns of, then what it tells
   std::vector<std::string> problems;  ///< why a merge would be refused, or a file is not whole
   std::optional<LoraSummary> lora;    ///< of a checkpoint with an adapter
   std::optional<MergeForecast> forecast;
