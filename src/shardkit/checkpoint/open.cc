@@ -53,6 +53,20 @@ Error with_missing_ranks(Error error, const CheckpointFolder& folder) {
       .found(*missing.found_text());
 }
 
+/// Ranks that are there and that no distributed tensor is read from.
+std::vector<std::int64_t> ranks_passed_over(const Catalog& catalog) {
+  std::vector<bool> read(static_cast<std::size_t>(catalog.world_size), false);
+  for (const std::int64_t rank : catalog.missing_ranks) read[static_cast<std::size_t>(rank)] = true;
+  for (const CatalogTensor& tensor : catalog.tensors) {
+    if (!tensor.sharding) continue;
+    for (const Piece& piece : tensor.pieces) read[static_cast<std::size_t>(piece.rank)] = true;
+  }
+  std::vector<std::int64_t> ranks;
+  for (std::size_t rank = 0; rank < read.size(); ++rank)
+    if (!read[rank]) ranks.push_back(static_cast<std::int64_t>(rank));
+  return ranks;
+}
+
 /// Which copies could not be compared because their ranks were not there.
 std::string tell_missing_ranks(const Catalog& catalog) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> tensors;  // {missing, of how many}
@@ -62,9 +76,14 @@ std::string tell_missing_ranks(const Catalog& catalog) {
   for (const auto& [counts, count] : tensors)
     copies.push_back(
         fmt::format("{} of {} copies of {} tensors", counts.first, counts.second, count));
-  return fmt::format("ranks {} are missing; the others hold every tensor whole. Not there to be "
-                     "compared: {}",
-                     rank_list(catalog.missing_ranks), fmt::join(copies, ", "));
+  std::string text =
+      fmt::format("ranks {} are missing; the others hold every tensor whole. Not there to be "
+                  "compared: {}",
+                  rank_list(catalog.missing_ranks), fmt::join(copies, ", "));
+  if (const auto unread = ranks_passed_over(catalog); !unread.empty())
+    text += fmt::format("; ranks {} are there, but hold no other copy whole: their shards are not "
+                        "compared", rank_list(unread));
+  return text;
 }
 
 /// Each keeps one file open; more than some do not make a disk faster.

@@ -132,6 +132,17 @@ TEST_F(OpenTest, MissingRanksAreToldWithWhatCouldNotBeCompared) {
   EXPECT_THAT(open(MissingRanks::kRefused), Fails(ErrorCode::kIncomplete, "missing: 2-3"));
 }
 
+TEST_F(OpenTest, ShardsThatAreNoWholeCopyAreToldOf) {
+  copy("torch-2.13.0/hsdp_bf16_w4");
+  std::filesystem::remove(rank_file(2));
+  const auto catalog = open(MissingRanks::kAllowed);
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_EQ(catalog->warnings[0],
+            "ranks 2 are missing; the others hold every tensor whole. Not there to be compared: 1 of "
+            "2 copies of 27 tensors; ranks 3 are there, but hold no other copy whole: their shards "
+            "are not compared");
+}
+
 // Without a mesh of all ranks, what is missing may be a stage of a pipeline.
 TEST_F(OpenTest, MissingRanksThatMayHoldTensorsOfTheirOwnAreRefused) {
   for (const char* fixture : {"torch-2.13.0/fsdp1_shardedtensor_fp32_w4",
