@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 
 #include "shardkit/base/checked_math.h"
@@ -19,15 +20,21 @@ struct Matrix {
   std::int64_t columns;
 };
 
-Dims beyond_first(const CatalogTensor& tensor) {
-  return Dims(std::span(tensor.shape.begin() + 1, tensor.shape.end()));
+Dims beyond_first(const Dims& shape) { return Dims(std::span(shape.begin() + 1, shape.end())); }
+
+std::optional<Matrix> matrix_of(const Dims& shape) {
+  if (shape.size() < 2) return std::nullopt;
+  const auto columns = element_count(beyond_first(shape));
+  if (!columns) return std::nullopt;
+  return Matrix{shape[0], *columns};
 }
 
-std::optional<Matrix> matrix_of(const CatalogTensor& tensor) {
-  if (tensor.shape.size() < 2) return std::nullopt;
-  const auto columns = element_count(beyond_first(tensor));
-  if (!columns) return std::nullopt;
-  return Matrix{tensor.shape[0], *columns};
+/// The shape of W, or of the part of each expert.
+Dims folded_shape(const CatalogTensor& tensor, const Fold& fold) {
+  const bool stacked = fold.experts > 0 && !fold.expert;
+  if (!stacked) return tensor.shape;
+  return tensor.shape.size() == 3 && tensor.shape[0] == fold.experts ? beyond_first(tensor.shape)
+                                                                     : Dims();
 }
 
 Status check_dtype(const CatalogTensor& tensor) {
@@ -47,17 +54,25 @@ Result<FoldShape> fold_shape(const CatalogTensor& tensor, const Fold& fold) {
   const CatalogTensor& a = *fold.a;
   const CatalogTensor& b = *fold.b;
   for (const CatalogTensor* part : {&tensor, &a, &b}) SHARDKIT_TRY(check_dtype(*part));
-  const auto w = matrix_of(tensor), in = matrix_of(a), out = matrix_of(b);
-  const bool flat = tensor.shape.size() == 2;
-  const bool fits = w && in && out && in->rows > 0 && in->rows == out->columns &&
-                    (fold.transposed ? flat && w->rows == in->columns && w->columns == out->rows
-                                     : w->rows == out->rows && beyond_first(tensor) == beyond_first(a));
+  const Dims own = folded_shape(tensor, fold);
+  const auto w = matrix_of(own), in = matrix_of(a.shape), out = matrix_of(b.shape);
+  const std::int64_t experts = std::max<std::int64_t>(fold.experts, 1);
+  bool fits = w && in && out && in->rows > 0 && in->rows == out->columns &&
+              in->rows % experts == 0 && fold.expert.value_or(0) < experts;
+  if (fits) {
+    const std::int64_t uncut = fold.transposed ? in->columns : out->rows;
+    const bool columns_fit = fold.transposed ? own.size() == 2 && w->columns == out->rows
+                                             : beyond_first(own) == beyond_first(a.shape);
+    fits = columns_fit && (fold.first_row ? w->rows <= uncut && *fold.first_row <= uncut - w->rows
+                                          : w->rows == uncut);
+  }
   if (!fits)
     return Error(ErrorCode::kIncomplete, "lora_A and lora_B do not fit the weight")
         .of_tensor(tensor.name)
         .found(fmt::format("weight {}, A {}, B {}{}", to_string(tensor.shape), to_string(a.shape),
                            to_string(b.shape), fold.transposed ? ", transposed" : ""));
-  const FoldShape shape{w->rows, w->columns, in->rows};
+  const FoldShape shape{w->rows, w->columns, in->rows / experts,
+                        fold.transposed ? in->columns : out->rows};
   if (shape.rank > kMostRank)
     return Error(ErrorCode::kUnsupported, "LoRA of so high a rank")
         .of_tensor(tensor.name)
@@ -65,14 +80,14 @@ Result<FoldShape> fold_shape(const CatalogTensor& tensor, const Fold& fold) {
   if (!fold.magnitude) return shape;
   const CatalogTensor& magnitude = *fold.magnitude;
   SHARDKIT_TRY(check_dtype(magnitude));
-  if (fold.transposed || !flat)
+  if (fold.transposed || own.size() != 2 || fold.experts > 0)
     return Error(ErrorCode::kUnsupported,
-                 "DoRA of an embedding, a convolution or a transposed weight")
+                 "DoRA of an embedding, a convolution, experts or a transposed weight")
         .of_tensor(tensor.name);
-  if (magnitude.shape != Dims{shape.rows})
+  if (magnitude.shape != Dims{shape.uncut_rows})
     return Error(ErrorCode::kIncomplete, "the magnitudes of DoRA do not fit the weight")
         .of_tensor(magnitude.name)
-        .expected(to_string(Dims{shape.rows}))
+        .expected(to_string(Dims{shape.uncut_rows}))
         .found(to_string(magnitude.shape));
   return shape;
 }

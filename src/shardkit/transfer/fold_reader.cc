@@ -34,8 +34,9 @@ std::uint64_t FoldReader::bytes_needed(const Plan& plan) {
       const CatalogTensor& tensor = plan.catalog().tensors[step.tensor];
       if (!tensor.fold) continue;
       const Fold& fold = *tensor.fold;
-      std::int64_t bytes =
-          (fold.transposed ? fold.b : fold.a)->numel() * item_bytes(fold_dtype(tensor.dtype));
+      std::int64_t bytes = (fold.transposed ? fold.b : fold.a)->numel() /
+                           std::max<std::int64_t>(fold.experts, 1) *
+                           item_bytes(fold_dtype(tensor.dtype));
       if (fold.magnitude)  // and the factors of rows
         bytes += 2 * fold.magnitude->numel() * item_bytes(DType::kFloat64);
       most = std::max(most, static_cast<std::uint64_t>(bytes) + 2 * kBufferBytes);
@@ -52,34 +53,51 @@ Status FoldReader::read(const PieceIndex& base, std::int64_t begin, std::int64_t
              : read_as<float>(base, begin, end, dtype, target);
 }
 
+/// Rows [first_row, last_row) of B, of its columns those of the expert: element (i, k) comes to
+/// target[(i - first_row) * row_stride + k * rank_stride]. Uses sums_.
 template <class T>
-Status FoldReader::open(const CatalogTensor& tensor) {
-  if (open_ == tensor.fold) return {};
+Status FoldReader::read_b(const PieceIndex& pieces, std::int64_t first_row, std::int64_t last_row,
+                          T* target, std::int64_t row_stride, std::int64_t rank_stride) {
+  const T* const part = elements<T>(sums_);
+  const std::int64_t width = shape_.rank * experts_;
+  for (std::int64_t at = first_row * width; at < last_row * width;) {
+    const std::int64_t end = std::min(at + kBufferElements<T>, last_row * width);
+    SHARDKIT_TRY(reader_.read(pieces, at, end, kDType<T>, replicas_, sums_.get()));
+    const std::int64_t others = (expert_ - at % experts_ + experts_) % experts_;
+    for (std::int64_t i = at + others; i < end; i += experts_)
+      target[(i / width - first_row) * row_stride + i % width / experts_ * rank_stride] =
+          part[i - at];
+    at = end;
+  }
+  return {};
+}
+
+template <class T>
+Status FoldReader::open(const CatalogTensor& tensor, std::int64_t expert) {
+  if (open_ == tensor.fold && expert_ == expert) return {};
   open_ = nullptr;
   const Fold& fold = *tensor.fold;
   SHARDKIT_ASSIGN(shape_, fold_shape(tensor, fold));
+  experts_ = std::max<std::int64_t>(fold.experts, 1);
+  expert_ = expert;
   left_pieces_.emplace(fold.transposed ? *fold.a : *fold.b);
   const PieceIndex pieces(fold.transposed ? *fold.b : *fold.a);
   const std::int64_t count = shape_.rank * shape_.columns;
   right_.resize(static_cast<std::size_t>(count) * sizeof(T));
-  T* const right = reinterpret_cast<T*>(right_.data());
-  if (!fold.transposed) {
-    SHARDKIT_TRY(reader_.read(pieces, 0, count, kDType<T>, replicas_, right_.data()));
-  } else {  // stored as columns x rank
-    T* const part = elements<T>(sums_);
-    for (std::int64_t at = 0; at < count;) {
-      const std::int64_t end = std::min(at + kBufferElements<T>, count);
-      SHARDKIT_TRY(reader_.read(pieces, at, end, kDType<T>, replicas_, sums_.get()));
-      for (std::int64_t i = at; i < end; ++i)
-        right[i % shape_.rank * shape_.columns + i / shape_.rank] = part[i - at];
-      at = end;
-    }
+  if (fold.transposed) {
+    T* const right = reinterpret_cast<T*>(right_.data());
+    SHARDKIT_TRY(read_b(pieces, 0, shape_.columns, right, 1, shape_.columns));
+  } else {
+    SHARDKIT_TRY(reader_.read(pieces, expert * count, (expert + 1) * count, kDType<T>, replicas_,
+                              right_.data()));
   }
   magnitudes_.clear();
   if (fold.magnitude) {
     magnitudes_.resize(static_cast<std::size_t>(shape_.rows));
-    SHARDKIT_TRY(reader_.read(PieceIndex(*fold.magnitude), 0, shape_.rows, DType::kFloat64,
-                              replicas_, reinterpret_cast<std::byte*>(magnitudes_.data())));
+    const std::int64_t first = fold.first_row.value_or(0);
+    SHARDKIT_TRY(reader_.read(PieceIndex(*fold.magnitude), first, first + shape_.rows,
+                              DType::kFloat64, replicas_,
+                              reinterpret_cast<std::byte*>(magnitudes_.data())));
   }
   open_ = tensor.fold;
   return {};
@@ -89,26 +107,30 @@ Status FoldReader::open(const CatalogTensor& tensor) {
 template <class T>
 Status FoldReader::read_left(std::int64_t first_row, std::int64_t last_row) {
   const std::int64_t rank = shape_.rank;
+  const std::int64_t cut = open_->first_row.value_or(0);
   T* const left = elements<T>(left_);
   first_left_row_ = first_row;
+  if (!open_->transposed && experts_ > 1)
+    return read_b(*left_pieces_, cut + first_row, cut + last_row, left, rank, 1);
   if (!open_->transposed)
-    return reader_.read(*left_pieces_, first_row * rank, last_row * rank, kDType<T>,
-                        replicas_, left_.get());
+    return reader_.read(*left_pieces_, (cut + first_row) * rank, (cut + last_row) * rank,
+                        kDType<T>, replicas_, left_.get());
   T* const row = elements<T>(sums_);  // stored as rank x rows
   for (std::int64_t k = 0; k < rank; ++k) {
-    SHARDKIT_TRY(reader_.read(*left_pieces_, k * shape_.rows + first_row,
-                              k * shape_.rows + last_row, kDType<T>, replicas_,
+    const std::int64_t at = (expert_ * rank + k) * shape_.uncut_rows + cut;
+    SHARDKIT_TRY(reader_.read(*left_pieces_, at + first_row, at + last_row, kDType<T>, replicas_,
                               sums_.get()));
     for (std::int64_t i = 0; i < last_row - first_row; ++i) left[i * rank + k] = row[i];
   }
   return {};
 }
 
-/// Elements [begin, end) of W + scale * B A into sums_, of rows that are in left_.
+/// Elements [begin, end) of the matrix's W + scale * B A into sums_, of rows that are in left_.
 template <class T>
 Status FoldReader::read_sums(const PieceIndex& base, std::int64_t begin, std::int64_t end) {
   T* const sums = elements<T>(sums_);
-  SHARDKIT_TRY(reader_.read_unfolded(base, begin, end, kDType<T>, replicas_, sums_.get()));
+  SHARDKIT_TRY(reader_.read_unfolded(base, base_begin_ + begin, base_begin_ + end, kDType<T>,
+                                     replicas_, sums_.get()));
   const std::int64_t columns = shape_.columns;
   LowRankUpdate<T> update;
   update.rank = shape_.rank;
@@ -152,8 +174,25 @@ Status FoldReader::find_row_factors(const PieceIndex& base, std::int64_t last_ro
 template <class T>
 Status FoldReader::read_as(const PieceIndex& base, std::int64_t begin, std::int64_t end,
                            DType dtype, std::byte* target) {
-  if (begin >= end) return {};
-  SHARDKIT_TRY(open<T>(base.tensor()));
+  const Fold& fold = *base.tensor().fold;
+  const bool stacked = fold.experts > 0 && !fold.expert;
+  const std::int64_t each = stacked ? base.tensor().numel() / fold.experts : base.tensor().numel();
+  while (begin < end) {
+    const std::int64_t matrix = begin / each;
+    const std::int64_t stop = std::min((matrix + 1) * each, end);
+    SHARDKIT_TRY(open<T>(base.tensor(), stacked ? matrix : fold.expert.value_or(0)));
+    base_begin_ = matrix * each;
+    SHARDKIT_TRY(read_matrix<T>(base, begin - base_begin_, stop - base_begin_, dtype, target));
+    target += (stop - begin) * item_bytes(dtype);
+    begin = stop;
+  }
+  return {};
+}
+
+/// Elements [begin, end) of the matrix that is open.
+template <class T>
+Status FoldReader::read_matrix(const PieceIndex& base, std::int64_t begin, std::int64_t end,
+                               DType dtype, std::byte* target) {
   const std::int64_t columns = shape_.columns;
   const std::int64_t most_rows =
       std::max<std::int64_t>(1, kBufferElements<T> / std::max<std::int64_t>(1, shape_.rank));

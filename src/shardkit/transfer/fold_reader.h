@@ -17,6 +17,8 @@ namespace shardkit {
 /// Reads W + scale * B A (checkpoint/fold.h) in ranges: W and the rows of one factor with the range, the
 /// other factor whole when its tensor is begun. For one thread.
 ///
+/// Of experts whose factors lie side by side, one after another is done; for each, B is read over.
+///
 /// Every element is computed alone and in one order (tensor/low_rank.h), so that the bytes depend
 /// neither on the ranges nor on who reads them.
 class FoldReader {
@@ -37,11 +39,18 @@ class FoldReader {
               ReplicaPolicy replicas, std::byte* target);
 
  private:
+  /// Makes ready for a tensor's fold, of experts for that of one.
   template <class T>
-  Status open(const CatalogTensor& tensor);
+  Status open(const CatalogTensor& tensor, std::int64_t expert);
+  template <class T>
+  Status read_b(const PieceIndex& pieces, std::int64_t first_row, std::int64_t last_row, T* target,
+                std::int64_t row_stride, std::int64_t rank_stride);
   template <class T>
   Status read_as(const PieceIndex& base, std::int64_t begin, std::int64_t end, DType dtype,
                  std::byte* target);
+  template <class T>
+  Status read_matrix(const PieceIndex& base, std::int64_t begin, std::int64_t end, DType dtype,
+                     std::byte* target);
   template <class T>
   Status read_left(std::int64_t first_row, std::int64_t last_row);
   template <class T>
@@ -52,6 +61,9 @@ class FoldReader {
   RangeReader& reader_;
   ReplicaPolicy replicas_ = ReplicaPolicy::kCompare;
   std::shared_ptr<const Fold> open_;  // whose factors are held
+  std::int64_t experts_ = 1;
+  std::int64_t expert_ = 0;           // of which of them
+  std::int64_t base_begin_ = 0;       // where its matrix begins in the tensor
   FoldShape shape_;
   std::optional<PieceIndex> left_pieces_;
   std::vector<std::byte> right_;       // rank x columns

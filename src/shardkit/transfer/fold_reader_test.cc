@@ -133,6 +133,100 @@ TEST_F(FoldReaderTest, DoraTakesTheNormsOfWholeRows) {
     EXPECT_TRUE(read(*tensor, step) == expected) << step;
 }
 
+/// Experts in one tensor: B A of each as peft's ParamWrapper adds it up, einsum("o r e, e r i").
+class ExpertsTest : public FoldReaderTest {
+ protected:
+  static constexpr std::int64_t kExperts = 3, kOutEach = 400, kInEach = 350;
+
+  float update(std::int64_t expert, std::int64_t i, std::int64_t j) const {
+    float sum = 0;
+    for (std::int64_t k = 0; k < kRank; ++k) {
+      const volatile float product =
+          b_[static_cast<std::size_t>((i * kRank + k) * kExperts + expert)] *
+          a_[static_cast<std::size_t>((expert * kRank + k) * kInEach + j)];
+      sum += product;
+    }
+    const volatile float scaled = static_cast<float>(kScale) * sum;
+    return scaled;
+  }
+  std::shared_ptr<CatalogTensor> experts(bool transposed) {
+    const Dims shape = transposed ? Dims{kExperts, kInEach, kOutEach}
+                                  : Dims{kExperts, kOutEach, kInEach};
+    auto tensor = tensor_of("w", shape, w_);
+    auto fold = std::make_shared<Fold>();
+    fold->a = tensor_of("a", {kExperts * kRank, kInEach}, a_);
+    fold->b = tensor_of("b", {kOutEach, kRank * kExperts}, b_);
+    fold->scale = kScale;
+    fold->transposed = transposed;
+    fold->experts = kExperts;
+    tensor->fold = fold;
+    return tensor;
+  }
+  Floats expected(bool transposed) const {
+    Floats sums = w_;
+    std::size_t at = 0;
+    const std::int64_t rows = transposed ? kInEach : kOutEach;
+    const std::int64_t columns = transposed ? kOutEach : kInEach;
+    for (std::int64_t e = 0; e < kExperts; ++e)
+      for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < columns; ++j)
+          sums[at++] += transposed ? update(e, j, i) : update(e, i, j);
+    return sums;
+  }
+
+  Floats a_ = random_floats(kExperts * kRank * kInEach, 5);
+  Floats b_ = random_floats(kOutEach * kRank * kExperts, 6);
+  Floats w_ = random_floats(kExperts * kOutEach * kInEach, 7);
+};
+
+TEST_F(ExpertsTest, EachGetsItsOwnUpdate) {
+  for (const bool transposed : {false, true}) {
+    const auto tensor = experts(transposed);
+    const Floats sums = expected(transposed);
+    for (const std::int64_t step : {tensor->numel(), std::int64_t{100'003}, std::int64_t{349}})
+      EXPECT_TRUE(read(*tensor, step) == sums) << transposed << ' ' << step;
+  }
+}
+
+TEST_F(ExpertsTest, RowsOfOneAreThoseOfAll) {
+  constexpr std::int64_t kFirst = 123, kRows = 170, kExpert = 2;
+  for (const bool transposed : {false, true}) {
+    const auto whole_tensor = experts(transposed);
+    const Floats sums = expected(transposed);
+    const std::int64_t rows = whole_tensor->shape[1], columns = whole_tensor->shape[2];
+    const auto first = (kExpert * rows + kFirst) * columns;
+    const auto cut = tensor_of("w", {kRows, columns},
+                               Floats(w_.begin() + first, w_.begin() + first + kRows * columns));
+    auto fold = std::make_shared<Fold>(*whole_tensor->fold);
+    fold->expert = kExpert;
+    fold->first_row = kFirst;
+    cut->fold = fold;
+    for (const std::int64_t step : {cut->numel(), std::int64_t{349}})
+      EXPECT_TRUE(read(*cut, step) == Floats(sums.begin() + first,
+                                             sums.begin() + first + kRows * columns));
+    fold->first_row = rows - kRows + 1;
+    EXPECT_THAT(prove_whole(*cut), Fails(ErrorCode::kIncomplete, "do not fit the weight"));
+    fold->first_row.reset();
+    EXPECT_THAT(prove_whole(*cut), Fails(ErrorCode::kIncomplete, "do not fit the weight"));
+    fold->first_row = kFirst;
+    fold->expert = kExperts;
+    EXPECT_THAT(prove_whole(*cut), Fails(ErrorCode::kIncomplete, "do not fit the weight"));
+  }
+}
+
+TEST_F(FoldReaderTest, RowsThatAreCutHaveTheirOwnMagnitudes) {
+  constexpr std::int64_t kFirst = 100, kRows = 500;
+  const auto uncut = base(false, true);
+  const Floats expected = read(*uncut, uncut->numel());
+  const auto cut = tensor_of("w", {kRows, kIn}, Floats(model_.w.begin() + kFirst * kIn,
+                                                       model_.w.begin() + (kFirst + kRows) * kIn));
+  auto fold = std::make_shared<Fold>(*uncut->fold);
+  fold->first_row = kFirst;
+  cut->fold = fold;
+  EXPECT_TRUE(read(*cut, 100'003) == Floats(expected.begin() + kFirst * kIn,
+                                            expected.begin() + (kFirst + kRows) * kIn));
+}
+
 // Cut in rows, columns and both; larger than the reader's buffers.
 TEST_F(FoldReaderTest, ABoxIsThatPartOfTheWhole) {
   FileCache files(posix_file_system(), 4);
