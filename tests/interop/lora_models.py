@@ -12,6 +12,8 @@ import transformers
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from tiny_models import tiny_model
+
 DECODER = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2,
                num_key_value_heads=1, vocab_size=99, max_position_embeddings=64,
                tie_word_embeddings=False, pad_token_id=0)
@@ -43,6 +45,20 @@ def gpt2():
         n_embd=24, n_inner=40, n_layer=2, n_head=2, vocab_size=99, n_positions=64))
 
 
+def qwen3_moe():
+    return tiny_model("Qwen3MoeForCausalLM", {"tie_word_embeddings": False})
+
+
+def mixtral():
+    return tiny_model("MixtralForCausalLM", {"tie_word_embeddings": False})
+
+
+def gpt_oss():
+    """Of whose experts down_proj is square, as in the published models."""
+    return tiny_model("GptOssForCausalLM", {"tie_word_embeddings": False, "intermediate_size": 32})
+
+
+EXPERTS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
 LINEAR = ["q_proj", "v_proj", "down_proj"]
 # name: (model, LoraConfig of each adapter, dtype of the base)
 KINDS = {
@@ -76,6 +92,26 @@ KINDS = {
     "bias_all": (token_classifier, {"default": dict(
         r=4, lora_alpha=8, bias="all", task_type="TOKEN_CLS", target_modules=["q_proj"],
         modules_to_save=["score"])}, torch.float32),
+    "experts": (qwen3_moe, {"default": dict(
+        r=3, lora_alpha=8, target_modules=["q_proj"], target_parameters=EXPERTS)}, torch.float32),
+    "experts_patterns": (mixtral, {"default": dict(
+        r=2, lora_alpha=4, use_rslora=True, target_modules=[], target_parameters=EXPERTS,
+        rank_pattern={"experts.gate_up_proj": 4}, alpha_pattern={r".*\.down_proj": 3})},
+        torch.float32),
+    "experts_one_of_two": (mixtral, {"default": dict(
+        r=2, lora_alpha=4, target_modules=["v_proj"], target_parameters=EXPERTS[1:])},
+        torch.float32),
+    "experts_transposed": (gpt_oss, {"default": dict(
+        r=2, lora_alpha=6, target_modules=["o_proj"], target_parameters=EXPERTS)}, torch.float32),
+    "experts_square": (gpt_oss, {"default": dict(
+        r=2, lora_alpha=6, target_modules=[], target_parameters=EXPERTS[1:])}, torch.float32),
+    "experts_adapters": (qwen3_moe, {
+        "default": dict(r=2, lora_alpha=8, target_modules=["q_proj"], target_parameters=EXPERTS),
+        "actor": dict(r=3, lora_alpha=5, target_modules=["v_proj"], target_parameters=EXPERTS)},
+        torch.float32),
+    "parameter": (gpt2, {"default": dict(
+        r=3, lora_alpha=6, target_modules=[], target_parameters=["attn.c_proj.weight"],
+        rank_pattern={"c_proj": 2, "h.0.attn.c_proj.weight": 5})}, torch.float32),
     "convolution": (Convolutions, {"default": dict(r=2, lora_alpha=6,
                                                    target_modules=["first", "second"])},
                     torch.float32),
@@ -107,7 +143,8 @@ def build(kind):
 
 def blocks(model):
     """What FSDP wraps one by one."""
-    return [m for m in model.modules() if type(m).__name__ in ("Qwen2DecoderLayer", "GPT2Block")]
+    return [m for m in model.modules()
+            if type(m).__name__.endswith("DecoderLayer") or type(m).__name__ == "GPT2Block"]
 
 
 def state_dict_of(model, size, fsdp):

@@ -17,10 +17,10 @@ namespace {
 
 // Each, set to anything but null, false or an empty list or object, changes what an adapter's tensors
 // mean, or adds others (peft 0.21, tuners/lora/variants.py, model.py).
-constexpr std::array<std::string_view, 10> kForeignOptions{
+constexpr std::array<std::string_view, 9> kForeignOptions{
     "alora_invocation_tokens", "arrow_config", "kasa_config", "layer_replication",
-    "monteclora_config", "target_parameters", "trainable_token_indices", "use_bdlora",
-    "use_qalora", "velora_config"};
+    "monteclora_config", "trainable_token_indices", "use_bdlora", "use_qalora",
+    "velora_config"};
 
 // peft 0.21, utils/peft_types.py, TaskType. It loads no other.
 constexpr std::array<std::string_view, 6> kTaskTypes{"SEQ_CLS",      "SEQ_2_SEQ_LM",
@@ -86,6 +86,20 @@ Status read_bias(const json::Value& root, LoraSettings& settings) {
   } else {
     return Error(ErrorCode::kCorrupt, "'bias' is none of none, all, lora_only")
         .found(text != nullptr ? *text : std::string(json::kind_name(*value)));
+  }
+  return {};
+}
+
+Status read_target_parameters(const json::Value& root, LoraSettings& settings) {
+  const json::Value* value = root.find("target_parameters");
+  if (value == nullptr || value->is_null()) return {};
+  const Error no_list(ErrorCode::kCorrupt, "'target_parameters' is no list of texts");
+  const auto* list = value->get_if<json::Array>();
+  if (list == nullptr) return no_list;
+  for (const json::Value& item : list->items) {
+    const auto* text = item.get_if<std::string>();
+    if (text == nullptr || text->empty()) return no_list;
+    settings.target_parameters.push_back(*text);
   }
   return {};
 }
@@ -166,11 +180,19 @@ json::Object config_from_facts(const LoraSettings& settings, const AdapterFacts&
   object.add("rank_pattern", std::move(ranks));
   object.add("alpha_pattern", json::Object{});
   object.add("target_modules", text_array(facts.target_modules));
+  if (!facts.target_parameters.empty())
+    object.add("target_parameters", text_array(facts.target_parameters));
   object.add("init_lora_weights", true);
   return object;
 }
 
 }  // namespace
+
+bool names_parameter(std::string_view target, std::string_view full_name) {
+  if (!full_name.ends_with(target)) return false;
+  full_name.remove_suffix(target.size());
+  return full_name.empty() || full_name.ends_with('.');
+}
 
 Result<LoraSettings> parse_adapter_config(std::string_view text) {
   SHARDKIT_ASSIGN(json::Value root, json::parse(text, {.python_numbers = true}));
@@ -187,6 +209,7 @@ Result<LoraSettings> parse_adapter_config(std::string_view text) {
   SHARDKIT_TRY(read_pattern(root, "rank_pattern", positive_int, settings.rank_pattern));
   SHARDKIT_TRY(read_pattern(root, "alpha_pattern", positive, settings.alpha_pattern));
   SHARDKIT_TRY(read_bias(root, settings));
+  SHARDKIT_TRY(read_target_parameters(root, settings));
   read_task_type(root, settings);
   settings.rslora = is_set(root.find("use_rslora"));
   settings.dora = is_set(root.find("use_dora"));

@@ -25,6 +25,8 @@ struct LoraSettings {
   /// Which biases of the model were trained with the adapter.
   enum class Bias { kNone, kAll, kOfModules };
   Bias bias = Bias::kNone;
+  /// Parameters with adapters: "mlp.experts.down_proj" is each whose name ends so.
+  std::vector<std::string> target_parameters;
   /// init_lora_weights where it is a name. Some change the base weights before training begins.
   std::string initialization;
   /// Options that are set and make an adapter more, or other, than B A; by name.
@@ -36,9 +38,14 @@ struct LoraSettings {
   std::string alpha_source;  ///< or "--lora-alpha"
 };
 
+/// Whether an entry of target_parameters names a parameter: its full name, or the end of it (peft
+/// 0.21, tuners/tuners_utils.py, _inject_parameters).
+bool names_parameter(std::string_view target, std::string_view full_name);
+
 /// Reads an adapter_config.json.
 /// @error kCorrupt     no JSON object; a rank, alpha or pattern that is no number above 0 (but an
-///                     alpha of 0 or null, which is unknown); a bias that peft does not know
+///                     alpha of 0 or null, which is unknown); a bias that peft does not know;
+///                     target_parameters that are no list of texts
 /// @error kUnsupported a peft_type other than LORA
 Result<LoraSettings> parse_adapter_config(std::string_view text);
 
@@ -57,6 +64,7 @@ Result<std::optional<double>> alpha_of(const LoraSettings& settings, std::string
 struct AdapterFacts {
   std::vector<std::pair<std::string, std::int64_t>> ranks;  ///< of each module, by its full name
   std::vector<std::string> target_modules;
+  std::vector<std::string> target_parameters;
   std::vector<std::string> modules_to_save;
   bool dora = false;
   bool bias = false;        ///< lora_B has one

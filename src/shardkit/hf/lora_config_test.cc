@@ -49,6 +49,21 @@ TEST(AdapterConfig, TellsWhichBiasesWereTrained) {
         << text;
 }
 
+TEST(AdapterConfig, TellsWhichParametersHaveAdapters) {
+  const auto parameters = [](const char* text) {
+    return parse_adapter_config(text).value().target_parameters;
+  };
+  EXPECT_EQ(parameters(R"({"target_parameters": ["a.b", "c"]})"),
+            (std::vector<std::string>{"a.b", "c"}));
+  EXPECT_TRUE(parameters(R"({"target_parameters": null})").empty());
+  for (const char* text : {R"({"target_parameters": "a"})", R"({"target_parameters": [1]})"})
+    EXPECT_THAT(parse_adapter_config(text), Fails(ErrorCode::kCorrupt, "no list of texts")) << text;
+  EXPECT_TRUE(names_parameter("experts.down_proj", "m.experts.down_proj"));
+  EXPECT_TRUE(names_parameter("m.experts.down_proj", "m.experts.down_proj"));
+  EXPECT_FALSE(names_parameter("experts.down_proj", "m.shared_experts.down_proj"));
+  EXPECT_FALSE(names_parameter("experts", "m.experts.down_proj"));
+}
+
 TEST(AdapterConfig, WhatIsNoNumberIsRefused) {
   for (const char* text : {R"({"lora_alpha": -1})", R"({"lora_alpha": "16"})", R"({"lora_alpha": NaN})",
                            R"({"lora_alpha": true})"})

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "shardkit/io/path.h"
+#include "shardkit/merge/lora_parameters.h"
 
 namespace shardkit {
 namespace {
@@ -189,22 +190,14 @@ Status read_settings(FileSystem& fs, const MergeSource& source, LoraAdapter& ada
   return {};
 }
 
-/// Adapters of fused experts (target_parameters) hold the rows of all experts in one tensor.
-bool fits_rank(const hf::LoraSettings& settings, std::int64_t said, std::int64_t found) {
-  if (said == found) return true;
-  const auto& options = settings.foreign_options;
-  return std::find(options.begin(), options.end(), "target_parameters") != options.end() &&
-         found % said == 0;
-}
-
 Status check_settings(const LoraAdapter& adapter) {
   const hf::LoraSettings& settings = adapter.settings;
   for (const LoraModule& module : adapter.modules) {
-    SHARDKIT_ASSIGN(const auto rank, hf::rank_of(settings, module.name));
-    if (rank && !fits_rank(settings, *rank, module.rank))
+    SHARDKIT_ASSIGN(const auto rank, hf::rank_of(settings, module.target()));
+    if (rank && *rank != module.rank)
       return Error(ErrorCode::kIncomplete, "the tensors have another rank than the files say")
           .in_file(settings.rank_source)
-          .of_tensor(module.name)
+          .of_tensor(module.target())
           .expected(std::to_string(*rank))
           .found(std::to_string(module.rank));
     if (settings.text && settings.dora != module.magnitude.has_value())
@@ -250,6 +243,7 @@ Result<std::optional<LoraAdapter>> find_lora_adapter(FileSystem& fs, const Merge
   SHARDKIT_TRY(read_settings(fs, source, adapter));
   SHARDKIT_TRY(agree("lora_alpha", adapter.settings.alpha, adapter.settings.alpha_source,
                      choice.alpha, "--lora-alpha"));
+  SHARDKIT_TRY(find_parameters(source, names, adapter));
   SHARDKIT_TRY(check_settings(adapter));
   return std::optional(std::move(adapter));
 }

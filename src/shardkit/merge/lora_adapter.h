@@ -35,12 +35,21 @@ struct LoraChoice {
 /// A module with an adapter. Numbers are indices into Catalog::tensors.
 struct LoraModule {
   std::string name;  ///< in the plain model
+  /// Of target_parameters: which one of the module's parameters has the adapter; empty: its weight.
+  std::string parameter;
+  std::int64_t experts = 0;  ///< that the parameter holds on its first dimension; 0: it is a matrix
+  /// Whether the parameter is held as in x out, where it is known already.
+  std::optional<bool> transposed;
   std::size_t a = 0;
   std::size_t b = 0;
   std::optional<std::size_t> bias;       ///< of lora_B
   std::optional<std::size_t> magnitude;  ///< of DoRA
   bool embedding = false;
   std::int64_t rank = 0;  ///< as the tensors have it
+
+  std::string weight() const { return name + "." + (parameter.empty() ? "weight" : parameter); }
+  /// What rank_pattern, alpha_pattern and targets name: the module, or the parameter in full.
+  std::string target() const { return parameter.empty() ? name : weight(); }
 };
 
 /// One adapter of a checkpoint.
@@ -63,7 +72,7 @@ struct LoraAdapter {
 /// @error kIncomplete      half of a pair is missing, shapes that are no pair, ranks that are not
 ///                         those of the files, or files (or --lora-alpha) that contradict each other
 /// @error kUnsupported     a tensor of an adapter of unknown form
-/// @error as read_whole_file, parse_adapter_config, parse_lora_train_meta
+/// @error as find_parameters, read_whole_file, parse_adapter_config, parse_lora_train_meta
 Result<std::optional<LoraAdapter>> find_lora_adapter(FileSystem& fs, const MergeSource& source,
                                                      const std::vector<hf::LoraName>& names,
                                                      const LoraChoice& choice);

@@ -85,7 +85,7 @@ void untie_changed(const MergeSource& source, const Names& names, const LoraAdap
   std::set<std::string> changed;
   for (const std::size_t copy : adapter.copies) changed.insert(names[copy].model_name);
   if (mode == LoraMode::kMerge)
-    for (const LoraModule& module : adapter.modules) changed.insert(module.name + ".weight");
+    for (const LoraModule& module : adapter.modules) changed.insert(module.weight());
   std::vector<std::string> present;
   for (const CatalogTensor& tensor : model.tensors) present.push_back(tensor.name);
   for (const hf::TiedPair& tie : hf::ties_left_out(*source.config, present)) {
@@ -190,11 +190,11 @@ Status fold_all(const MergeSource& source, const Names& names, const LoraAdapter
   std::unordered_map<std::string_view, CatalogTensor*> by_name;
   for (CatalogTensor& tensor : model.tensors) by_name[tensor.name] = &tensor;
   for (const LoraModule& module : adapter.modules) {
-    const auto found = by_name.find(module.name + ".weight");
+    const auto found = by_name.find(module.weight());
     if (found == by_name.end())
       return Error(ErrorCode::kIncomplete, "there is no base weight to fold an adapter into")
           .of_tensor(module.name)
-          .expected(module.name + ".weight");
+          .expected(module.weight());
     SHARDKIT_ASSIGN(Fold fold, fold_of(source, adapter, module, *found->second));
     found->second->fold = std::make_shared<const Fold>(std::move(fold));
   }
@@ -230,6 +230,25 @@ std::vector<std::string> target_names(const std::vector<std::string>& modules,
   return names;
 }
 
+/// The same of target_parameters, which name whatever ends so: the last two parts, or in full.
+std::vector<std::string> parameter_names(const std::vector<std::string>& parameters,
+                                         const Catalog& model) {
+  const std::set<std::string_view> wanted(parameters.begin(), parameters.end());
+  std::vector<std::string> names;
+  for (const std::string& parameter : parameters) {
+    const std::size_t module_end = parameter.rfind('.');
+    std::string name = parameter.substr(parameter.rfind('.', module_end - 1) + 1);
+    const bool ambiguous = std::any_of(
+        model.tensors.begin(), model.tensors.end(), [&](const CatalogTensor& tensor) {
+          return tensor.name.ends_with("." + name) && !wanted.contains(tensor.name);
+        });
+    if (ambiguous) name = parameter;
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(std::move(name));
+  }
+  return names;
+}
+
 LoraSummary summarize(const LoraAdapter& adapter, const Catalog& model,
                       LoraMode mode) {
   LoraSummary summary;
@@ -240,14 +259,15 @@ LoraSummary summarize(const LoraAdapter& adapter, const Catalog& model,
   summary.alpha_source = base_name(adapter.settings.alpha_source);
   summary.rslora = adapter.settings.rslora;
   std::set<std::int64_t> ranks;
-  std::vector<std::string> modules;
+  std::vector<std::string> modules, parameters;
   for (const LoraModule& module : adapter.modules) {
     ranks.insert(module.rank);
-    modules.push_back(module.name);
+    (module.parameter.empty() ? modules : parameters).push_back(module.target());
     summary.dora |= module.magnitude.has_value();
   }
   summary.ranks.assign(ranks.begin(), ranks.end());
   summary.targets = target_names(modules, model);
+  summary.parameters = parameter_names(parameters, model);
   summary.copies = target_names(adapter.copied, model);
   return summary;
 }
@@ -255,10 +275,11 @@ LoraSummary summarize(const LoraAdapter& adapter, const Catalog& model,
 std::string config_text(const LoraAdapter& adapter, const LoraSummary& summary, bool with_base) {
   hf::AdapterFacts facts;
   for (const LoraModule& module : adapter.modules) {
-    facts.ranks.emplace_back(module.name, module.rank);
+    facts.ranks.emplace_back(module.target(), module.rank);
     facts.bias |= module.bias.has_value();
   }
   facts.target_modules = summary.targets;
+  facts.target_parameters = summary.parameters;
   facts.modules_to_save = summary.copies;
   facts.dora = summary.dora;
   facts.with_base = with_base;

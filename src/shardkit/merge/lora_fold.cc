@@ -15,6 +15,9 @@ namespace {
 constexpr std::array<std::string_view, 5> kConv1dModels{"clvp", "decision_transformer", "gpt2",
                                                         "imagegpt", "openai-gpt"};
 constexpr std::array<std::string_view, 4> kConv1dModules{"c_attn", "c_fc", "c_proj", "q_attn"};
+// Whose experts transformers 5.24 holds as in x out: use_experts_implementation(is_transposed=True).
+constexpr std::array<std::string_view, 4> kTransposedExperts{"aria", "aria_text", "gpt_oss",
+                                                             "openai_privacy_filter"};
 
 // Initializations that leave the base weights as they were (peft 0.21, tuners/lora/layer.py).
 constexpr std::array<std::string_view, 2> kHarmlessInitializations{"eva", "gaussian"};
@@ -42,8 +45,24 @@ Result<bool> is_square_transposed(const MergeSource& source, const LoraAdapter& 
       .of_tensor(module.name);
 }
 
+Result<bool> are_experts_transposed(const MergeSource& source, const LoraModule& module) {
+  if (source.config && !source.config->model_type.empty()) {
+    const auto& parts = source.config->parts;
+    return contains(kTransposedExperts, source.config->model_type) ||
+           std::any_of(parts.begin(), parts.end(), [](const auto& part) {
+             return contains(kTransposedExperts, part.second);
+           });
+  }
+  return Error(ErrorCode::kIncomplete,
+               "it cannot be told whether these square experts are stored transposed: there is no "
+               "config.json with a model_type")
+      .of_tensor(module.target());
+}
+
 Result<bool> is_transposed(const MergeSource& source, const LoraAdapter& adapter,
                            const LoraModule& module, const CatalogTensor& weight) {
+  if (module.transposed) return *module.transposed;
+  if (module.experts > 0) return are_experts_transposed(source, module);
   if (module.embedding) return true;
   if (weight.shape.size() != 2) return false;
   const std::int64_t in = source.catalog->tensors[module.a].shape[1];
@@ -61,6 +80,17 @@ Status check_foldable(const LoraAdapter& adapter, bool base_is_original) {
   if (!settings.foreign_options.empty())
     return Error(ErrorCode::kUnsupported, "an adapter with these options cannot be folded")
         .found(fmt::format("{}", fmt::join(settings.foreign_options, ", ")));
+  for (const std::string& target : settings.target_parameters) {
+    const bool there = std::any_of(
+        adapter.modules.begin(), adapter.modules.end(), [&target](const LoraModule& module) {
+          return !module.parameter.empty() && hf::names_parameter(target, module.target());
+        });
+    if (!there)
+      return Error(ErrorCode::kIncomplete,
+                   "target_parameters in adapter_config.json names no parameter of the base weights "
+                   "that has an adapter; experts that lie one by one in a base model are no such")
+          .found(target);
+  }
   if (base_is_original && !settings.initialization.empty() &&
       !contains(kHarmlessInitializations, settings.initialization))
     return Error(ErrorCode::kUnsupported,
@@ -76,12 +106,12 @@ Result<Fold> fold_of(const MergeSource& source, const LoraAdapter& adapter,
   if (module.bias)
     return Error(ErrorCode::kUnsupported, "a bias of lora_B cannot be folded")
         .of_tensor(source.catalog->tensors[*module.bias].name);
-  SHARDKIT_ASSIGN(const auto alpha, hf::alpha_of(adapter.settings, module.name));
+  SHARDKIT_ASSIGN(const auto alpha, hf::alpha_of(adapter.settings, module.target()));
   if (!alpha)
     return Error(ErrorCode::kIncomplete,
                  "lora_alpha is not known: no adapter_config.json or lora_train_meta.json beside "
                  "the shards says it; --lora-alpha tells it")
-        .of_tensor(module.name);
+        .of_tensor(module.target());
   const auto rank = static_cast<double>(module.rank);
   Fold fold;
   const std::vector<CatalogTensor>& tensors = source.catalog->tensors;
@@ -90,6 +120,7 @@ Result<Fold> fold_of(const MergeSource& source, const LoraAdapter& adapter,
   if (module.magnitude)
     fold.magnitude = std::make_shared<const CatalogTensor>(tensors[*module.magnitude]);
   fold.scale = *alpha / (adapter.settings.rslora ? std::sqrt(rank) : rank);
+  fold.experts = module.experts;
   SHARDKIT_ASSIGN(fold.transposed, is_transposed(source, adapter, module, weight));
   SHARDKIT_TRY(fold_shape(weight, fold));
   return fold;

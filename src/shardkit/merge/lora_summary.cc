@@ -28,6 +28,8 @@ json::Object to_json(const LoraSummary& lora) {
   object.add("rslora", lora.rslora);
   object.add("dora", lora.dora);
   object.add("target_modules", text_array(lora.targets));
+  if (!lora.parameters.empty())
+    object.add("target_parameters", text_array(lora.parameters));
   object.add("modules_to_save", text_array(lora.copies));
   return object;
 }
@@ -41,7 +43,9 @@ std::string to_string(const LoraSummary& lora) {
     text += lora.alpha ? fmt::format("{} ({})", *lora.alpha, lora.alpha_source) : "unknown";
     if (lora.rslora) text += ", rsLoRA";
     if (lora.dora) text += ", DoRA";
-    text += fmt::format(", on {}", fmt::join(lora.targets, ", "));
+    std::vector<std::string> targets = lora.targets;
+    targets.insert(targets.end(), lora.parameters.begin(), lora.parameters.end());
+    text += fmt::format(", on {}", fmt::join(targets, ", "));
   }
   if (!lora.copies.empty())
     text += fmt::format("; trained copies of {}", fmt::join(lora.copies, ", "));

@@ -22,11 +22,12 @@ struct LoraSummary {
   bool rslora = false;
   bool dora = false;
   std::vector<std::string> targets;    ///< as target_modules names them
+  std::vector<std::string> parameters; ///< as target_parameters names them
   std::vector<std::string> copies;     ///< modules with a trained copy, named likewise
 };
 
 /// Members: mode, adapter, modules, ranks, lora_alpha (null: unknown), lora_alpha_from, rslora, dora,
-/// target_modules, modules_to_save.
+/// target_modules, target_parameters (if any), modules_to_save.
 json::Object to_json(const LoraSummary& lora);
 
 /// "14 modules of rank 8, lora_alpha 16 (lora_train_meta.json), on q_proj, v_proj": for people.

@@ -79,7 +79,8 @@ std::string lora_hash(const OutputDecision& decision) {
   std::string text = decision.adapter_config;
   for (const CatalogTensor& tensor : decision.model->tensors)
     if (tensor.fold)
-      text += fmt::format("\n{} {} {}", tensor.name, tensor.fold->scale, tensor.fold->transposed);
+      text += fmt::format("\n{} {} {} {}", tensor.name, tensor.fold->a->name, tensor.fold->scale,
+                          tensor.fold->transposed);
   return hash_text(block_hash(std::as_bytes(std::span(text))));
 }
 

@@ -64,6 +64,21 @@ bool is_whole(const hf::SavedTensor& form) {
   return form.parts.size() == 1 && !form.is_entry && !form.is_transposed;
 }
 
+/// What is folded into a tensor that is cut from a folded one in whole rows; null: it is no such.
+std::shared_ptr<const Fold> cut_fold(const CatalogTensor& held, const hf::SavedTensor& form) {
+  const Box& box = form.parts[0].box;
+  const Fold& fold = *held.fold;
+  if (form.parts.size() > 1 || form.is_transposed || fold.first_row || fold.expert) return nullptr;
+  const std::size_t row_dim = form.is_entry ? 1 : 0;
+  if (form.is_entry != (fold.experts > 0) || box.shape.size() <= row_dim) return nullptr;
+  for (std::size_t d = row_dim + 1; d < box.shape.size(); ++d)
+    if (box.shape[d] != held.shape[d]) return nullptr;
+  Fold cut = fold;
+  if (form.is_entry) cut.expert = box.offset[0];
+  cut.first_row = box.offset[row_dim];
+  return std::make_shared<const Fold>(std::move(cut));
+}
+
 Result<CatalogTensor> make_tensor(const Catalog& catalog, hf::SavedTensor form) {
   const CatalogTensor& first = catalog.tensors[form.parts[0].held];
   CatalogTensor tensor;
@@ -80,6 +95,7 @@ Result<CatalogTensor> make_tensor(const Catalog& catalog, hf::SavedTensor form) 
   tensor.guessed = first.guessed;
   if (tensor.name != first.name) tensor.made_of = first.name;
   if (is_whole(form) && tensor.shape == first.shape) tensor.fold = first.fold;
+  else if (first.fold) tensor.fold = cut_fold(first, form);
   std::int64_t row = 0;
   for (const hf::SavedPart& part : form.parts) {
     const CatalogTensor& held = catalog.tensors[part.held];

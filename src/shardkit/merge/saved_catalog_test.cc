@@ -169,6 +169,34 @@ TEST(SavedCatalog, AFoldOfATensorThatIsCutIsRefused) {
               Fails(ErrorCode::kUnsupported, "saves in other parts: tensor 'model.layers.0.mlp.experts.gate_up_proj'"));
 }
 
+TEST(SavedCatalog, AFoldOfExpertsIsCutWithThem) {
+  CatalogTensor tensor = counting(std::string(kFused), {whole({3, 4, 2})});
+  Fold fold;
+  fold.a = std::make_shared<const CatalogTensor>(tensor_of_ones({3, 2}));
+  fold.b = std::make_shared<const CatalogTensor>(tensor_of_ones({4, 3}));
+  fold.experts = 3;
+  tensor.fold = std::make_shared<const Fold>(fold);
+  const auto saved = saved_catalog(source_of({tensor}, "qwen3_moe"), {false});
+  ASSERT_THAT(saved, IsOk());
+  const CatalogTensor& up = saved->catalog->tensors[4];  // behind all gates
+  EXPECT_EQ(up.name, "model.layers.0.mlp.experts.1.up_proj.weight");
+  ASSERT_NE(up.fold, nullptr);
+  EXPECT_EQ(up.fold->expert, 1);
+  EXPECT_EQ(up.fold->first_row, 2);
+  EXPECT_EQ(up.fold->a, fold.a);
+  EXPECT_THAT(values_of(*saved, 4), ElementsAre(13, 14, 15, 16));
+}
+
+TEST(SavedCatalog, AFoldOfOneMatrixIsCutWithItsRows) {
+  CatalogTensor tensor = counting("mlp.gate_up_proj.weight", {whole({3, 4, 2})});
+  tensor.fold = fold_of_ones();
+  const auto saved = saved_catalog(source_of({tensor}, "minimax_m3_vl"), {false});
+  ASSERT_THAT(saved, IsOk());
+  ASSERT_EQ(saved->catalog->tensors.size(), 2u);
+  EXPECT_EQ(saved->catalog->tensors[1].fold->first_row, 2);
+  EXPECT_THAT(values_of(*saved, 1), ElementsAre(17, 18, 19, 20, 21, 22, 23, 24));
+}
+
 TEST(SavedCatalog, WithoutChangesTheCatalogIsTheCheckpointsOwn) {
   const MergeSource source = source_of({counting("w", {whole({3, 4, 2})})}, "llama");
   const auto saved = saved_catalog(source, {true});
