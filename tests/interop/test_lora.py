@@ -19,15 +19,15 @@ CASES = [(kind, fsdp) for kind in KINDS for fsdp in (2, 1)
 
 @pytest.fixture(scope="session")
 def saved(torch_ranks, tmp_path_factory):
-    """saved(kind, fsdp, lora_only): the folder of a checkpoint, made once."""
+    """saved(kind, fsdp, lora_only): the folder of a checkpoint, made once; by 2 processes or `size`."""
     folders = {}
 
-    def get(kind, fsdp, lora_only=False, tells=lora_models.save_adapter_configs):
-        key = (kind, fsdp, lora_only, tells)
+    def get(kind, fsdp, lora_only=False, tells=lora_models.save_adapter_configs, size=2):
+        key = (kind, fsdp, lora_only, tells, size)
         if key not in folders:
             folder = tmp_path_factory.mktemp("lora")
-            torch_ranks(2).run(lora_models.save, str(folder), kind, fsdp, lora_only)
-            lora_models.save_beside(folder, kind, fsdp, 2)
+            torch_ranks(size).run(lora_models.save, str(folder), kind, fsdp, lora_only)
+            lora_models.save_beside(folder, kind, fsdp, size)
             if tells:
                 tells(folder, kind)
             folders[key] = folder
@@ -97,6 +97,21 @@ def test_folded_equals_merge_and_unload(kind, fsdp, saved, tmp_path):
             expected = peft_merged(kind, adapter, reference)
             assert {t.dtype for t in found.values()} == {base}
             assert_within_one_rounding(found, expected, terms)
+
+
+@pytest.mark.parametrize("kind,fsdp", CASES)
+def test_four_processes_give_the_bytes_of_two(kind, fsdp, saved, tmp_path):
+    for adapter in KINDS[kind][1]:
+        for mode in ("merge", "adapter"):
+            two, four = (checkpoints.merge(saved(kind, fsdp, size=size),
+                                           tmp_path / adapter / mode / str(size), "--lora", mode,
+                                           *adapter_flags(kind, adapter)) for size in (2, 4))
+            checkpoints.assert_same_tensors(checkpoints.read_model(four),
+                                            checkpoints.read_model(two))
+            if mode == "adapter":
+                checkpoints.assert_same_tensors(
+                    *(checkpoints.read_file(out / "lora_adapter" / "adapter_model.safetensors")
+                      for out in (four, two)))
 
 
 @pytest.mark.parametrize("kind", ["linear", "dora", "embedding", "conv1d"])
