@@ -25,6 +25,26 @@ bool is_of_adapter(hf::LoraRole role) {
          role != hf::LoraRole::kUnknown;
 }
 
+/// peft's other tuners (LoHa, LoKr, OFT, IA3, LN tuning, ...) wrap modules as LoRA does: beside
+/// "base_layer" such a module has only what belongs to an adapter.
+Status check_wrapped_modules(const Catalog& catalog, const std::vector<hf::LoraName>& names) {
+  constexpr std::string_view kWrapped = ".base_layer.";
+  std::set<std::string, std::less<>> wrapped;
+  for (const CatalogTensor& tensor : catalog.tensors)
+    for (std::size_t at = tensor.name.find(kWrapped); at != std::string::npos;
+         at = tensor.name.find(kWrapped, at + 1))
+      wrapped.insert(tensor.name.substr(0, at));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].role != hf::LoraRole::kModel) continue;
+    const std::string_view name = catalog.tensors[i].name;
+    for (std::size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1))
+      if (!name.substr(dot).starts_with(kWrapped) && wrapped.contains(name.substr(0, dot)))
+        return Error(ErrorCode::kUnsupported, "a tensor of an adapter of another kind than LoRA")
+            .of_tensor(std::string(name));
+  }
+  return {};
+}
+
 std::string listed(const std::set<std::string>& names) {
   return fmt::format("'{}'", fmt::join(names, "', '"));
 }
@@ -229,6 +249,7 @@ Result<std::optional<LoraAdapter>> find_lora_adapter(FileSystem& fs, const Merge
           .of_tensor(source.catalog->tensors[i].name);
     if (is_of_adapter(names[i].role)) present.insert(names[i].adapter);
   }
+  if (!names.empty()) SHARDKIT_TRY(check_wrapped_modules(*source.catalog, names));
   if (present.empty()) {
     if (choice == LoraChoice{}) return std::optional<LoraAdapter>();
     return Error(ErrorCode::kInvalidArgument,

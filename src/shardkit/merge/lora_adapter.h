@@ -71,7 +71,7 @@ struct LoraAdapter {
 /// @error kNotFound        no adapter of the chosen name; all are listed
 /// @error kIncomplete      half of a pair is missing, shapes that are no pair, ranks that are not
 ///                         those of the files, or files (or --lora-alpha) that contradict each other
-/// @error kUnsupported     a tensor of an adapter of unknown form
+/// @error kUnsupported     a tensor of an adapter of unknown form, or of another kind than LoRA
 /// @error as find_parameters, read_whole_file, parse_adapter_config, parse_lora_train_meta
 Result<std::optional<LoraAdapter>> find_lora_adapter(FileSystem& fs, const MergeSource& source,
                                                      const std::vector<hf::LoraName>& names,

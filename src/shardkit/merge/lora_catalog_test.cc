@@ -293,6 +293,19 @@ TEST_F(LoraTest, BiasesTrainedWithTheAdapterStandBesideIt) {
             (std::vector<float>{7, 8, 9}));
 }
 
+/// LoHa, OFT, IA3 and LN tuning, as peft 0.21 names them.
+TEST_F(LoraTest, AdaptersOfOtherKindsAreRefused) {
+  for (const char* part : {"hada_w1_a.default", "oft_R.default.weight", "ia3_l.default",
+                           "ln_tuning_layers.default.weight"}) {
+    write(make_dict({q("base_layer.weight", float_tensor({1, 2}, {1, 2})),
+                     q(part, float_tensor({1, 2}, {1, 2}))}));
+    for (const LoraMode mode : {LoraMode::kAdapter, LoraMode::kMerge}) {
+      options_.lora.mode = mode;
+      EXPECT_THAT(merge(), Fails(ErrorCode::kUnsupported, "another kind than LoRA: tensor '")) << part;
+    }
+  }
+}
+
 TEST_F(LoraTest, TrainedBiasesThatTheShardsLackAreNotTheBaseModels) {
   write(make_dict({q("lora_A.default.weight", float_tensor({1, 2}, {1, 3})),
                    q("lora_B.default.weight", float_tensor({3, 1}, {1, 2, 3}))}));
