@@ -20,6 +20,8 @@ namespace {
 
 using Names = std::vector<hf::LoraName>;
 
+constexpr std::string_view kBias = ".bias";
+
 /// A tensor of the catalog under another name.
 CatalogTensor renamed(const CatalogTensor& tensor, std::string name) {
   CatalogTensor copy = tensor;
@@ -104,7 +106,6 @@ void untie_changed(const MergeSource& source, const Names& names, const LoraAdap
 /// 0.21, tuners/tuners_utils.py, _get_learnable_bias_state_dict).
 std::vector<std::size_t> trained_biases(const Names& names, const LoraAdapter& adapter) {
   using Bias = hf::LoraSettings::Bias;
-  constexpr std::string_view kBias = ".bias";
   std::vector<std::size_t> biases;
   if (adapter.settings.bias == Bias::kNone) return biases;
   std::set<std::string_view> modules;
@@ -332,10 +333,16 @@ Result<LoraMode> settle_mode(const MergeSource& source, const Names& names,
     return Error(ErrorCode::kInvalidArgument,
                  "there is no adapter to write alone, only trained copies of modules")
         .in_file(source.checkpoint.path);
-  const bool has_base = std::any_of(names.begin(), names.end(), [](const hf::LoraName& name) {
-    return name.role == hf::LoraRole::kModel;
+  const auto of_model = [](const hf::LoraName& name) { return name.role == hf::LoraRole::kModel; };
+  const bool has_base = std::any_of(names.begin(), names.end(), [&](const hf::LoraName& name) {
+    return of_model(name) && !name.model_name.ends_with(kBias);
   });
   if (has_base) return mode;
+  if (mode == LoraMode::kMerge && std::any_of(names.begin(), names.end(), of_model))
+    return Error(ErrorCode::kUnsupported,
+                 "the shards hold an adapter and biases that were trained with it, but no base "
+                 "weights; such an adapter cannot be folded into a base model from elsewhere")
+        .in_file(source.checkpoint.path);
   if (mode == LoraMode::kMerge)
     return Error(ErrorCode::kIncomplete,
                  "the shards hold LoRA tensors alone; to fold them, --base_model_dir names the "

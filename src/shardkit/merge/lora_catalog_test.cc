@@ -293,6 +293,21 @@ TEST_F(LoraTest, BiasesTrainedWithTheAdapterStandBesideIt) {
             (std::vector<float>{7, 8, 9}));
 }
 
+/// As peft's own state dict of an adapter has them: a model of biases alone is none.
+TEST_F(LoraTest, AnAdapterWithBiasesHasNoBaseModel) {
+  Value root = small();
+  root.get_if<Dict>()->items[0] = {Value(std::string(kQ) + "base_layer.bias"),
+                                   Value(float_tensor({3}, {7, 8, 9}))};
+  write(root);
+  write_adapter_config(R"({"r": 1, "lora_alpha": 1, "bias": "lora_only"})");
+  EXPECT_THAT(merge(), Fails(ErrorCode::kUnsupported, "but no base weights"));
+  options_.lora.mode = LoraMode::kAdapter;
+  const LoraCatalog apart = take_apart().value();
+  EXPECT_TRUE(apart.model->tensors.empty());
+  EXPECT_EQ(apart.adapter.size(), 3u);
+  EXPECT_EQ(apart.summary->mode, LoraMode::kAdapterOnly);
+}
+
 /// LoHa, OFT, IA3 and LN tuning, as peft 0.21 names them.
 TEST_F(LoraTest, AdaptersOfOtherKindsAreRefused) {
   for (const char* part : {"hada_w1_a.default", "oft_R.default.weight", "ia3_l.default",
