@@ -83,12 +83,13 @@ TEST(LaunchEnvironment, TheFirstHostOfASlurmList) {
 }
 
 TEST(LaunchEnvironment, ThePortFollowsFromTheJob) {
-  const int port = read(kSrun)->master_port;
+  const int port = read(kSrun).value().master_port;
   EXPECT_GE(port, 20000);
   EXPECT_LT(port, 30000);
-  EXPECT_EQ(read(with(kSrun, "SLURM_PROCID", "3"))->master_port, port);
-  EXPECT_NE(read(with(kSrun, "SLURM_STEP_ID", "1"))->master_port, port);
-  EXPECT_NE(read(with(kSrun, "SLURM_JOB_ID", "4712"))->master_port, port);
+  const Variables other_rank = with(with(kSrun, "SLURM_PROCID", "3"), "PMI_RANK", "3");
+  EXPECT_EQ(read(other_rank).value().master_port, port);
+  EXPECT_NE(read(with(kSrun, "SLURM_STEP_ID", "1")).value().master_port, port);
+  EXPECT_NE(read(with(kSrun, "SLURM_JOB_ID", "4712")).value().master_port, port);
 }
 
 TEST(LaunchEnvironment, Mpirun) {
