@@ -15,6 +15,7 @@
 #include "shardkit/merge/rank_files_test_util.h"
 #include "shardkit/testing/faulty_calls.h"
 #include "shardkit/testing/matchers.h"
+#include "shardkit/testing/read_folder.h"
 #include "shardkit/testing/temp_dir.h"
 #include "shardkit/testing/tensors.h"
 
@@ -64,13 +65,8 @@ using Content = std::map<std::string, std::string>;  // of a folder, by path bel
 
 /// Every file below a folder but what a merge hides there; nothing if there is no folder.
 Content content_of(const std::string& folder) {
-  Content content;
-  if (!std::filesystem::exists(folder)) return content;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    const std::string path = std::filesystem::relative(entry.path(), folder).string();
-    if (!path.starts_with(".shardkit") && entry.is_regular_file())
-      content[path] = testing::read_file(entry.path().string());
-  }
+  Content content = testing::read_folder(folder);
+  std::erase_if(content, [](const auto& file) { return file.first.starts_with(".shardkit"); });
   return content;
 }
 
