@@ -10,6 +10,7 @@ DINOV2 = {"model_type": "dinov2", "hidden_size": 16, "num_hidden_layers": 2,
 CODEC = {"num_filters": 4, "upsample_groups": 32, "codebook_dim": 16,
          "vector_quantization_hidden_dimension": 16, "codebook_size": 16,
          "num_quantizers": 2}
+DPT = {"neck_hidden_sizes": [8, 8, 8, 8], "fusion_hidden_size": 8}
 
 
 def swin(stages, out_features):
@@ -92,13 +93,13 @@ CASES = {
     "ASTForAudioClassification": {}, "BeitForImageClassification": {}, "DeiTForImageClassification":
     {}, "Dinov2ForImageClassification": {}, "Dinov2WithRegistersForImageClassification": {},
     "IJepaForImageClassification": {}, "SegformerForSemanticSegmentation": {},
-    "SegformerForImageClassification": {}, "Tipsv2DptForDepthEstimation": {},
-    "Tipsv2DptForNormalEstimation": {}, "Tipsv2DptForSemanticSegmentation": {}, "Tipsv2Model": {},
+    "SegformerForImageClassification": {},
+    "Tipsv2Model": {},
     "UltraVBertForMaskedLM": {}, "UltrabertForMaskedLM": {}, "UltrabertForQuestionAnswering": {},
     "UltrabertForSequenceClassification": {}, "UltrabertForTokenClassification": {},
-    "ViTForImageClassification": {}, "ViTMAEForPreTraining": {}, "ViTMSNForImageClassification": {},
+    "ViTForImageClassification": {}, "ViTMSNForImageClassification": {},
     "VivitForVideoClassification": {}, "AltCLIPModel": {}, "CohereAsrForConditionalGeneration": {},
-    "DINOv3ConvNextModel": {}, "DINOv3ViTModel": {}, "GteForSequenceClassification": {},
+    "DINOv3ViTModel": {}, "GteForSequenceClassification": {},
     "JevForDecision": {}, "JinaEmbeddingsV3ForSequenceClassification": {},
     "NomicBertForSequenceClassification": {}, "Lfm3VlForConditionalGeneration": {},
     "PI0ForConditionalGeneration": {}, "PixioModel": {}, "QianfanOCRForConditionalGeneration": {},
@@ -108,8 +109,10 @@ CASES = {
     "YolosForObjectDetection": {}, "LlavaModel": {}, "ColPaliForRetrieval": {},
     "VisionTextDualEncoderModel": {}, "DepthAnythingForDepthEstimation": {},
     "ZoeDepthForDepthEstimation": {}, "CHMv2ForDepthEstimation": {}, "RfDetrForObjectDetection": {},
-    "RfDetrForInstanceSegmentation": {}, "Qwen2AudioModel": {}, "VibeVoiceAsrModel": {},
+    "RfDetrForInstanceSegmentation": {}, "Qwen2AudioModel": {},
     "PaliGemmaModel": {}, "Gemma3Model": {}, "Dinov2WithRegistersBackbone": {},
+    "Kimi_K25ForConditionalGeneration": {}, "MistralLarge4ForConditionalGeneration": {},
+    "Step3p7ForConditionalGeneration": {}, "Qwen4ExpForConditionalGeneration": {},
     "BeitForSemanticSegmentation": {"num_hidden_layers": 4, "out_indices": [0, 1, 2, 3],
         "image_size": 32},
     "ConditionalDetrForSegmentation": {"use_timm_backbone": False,
@@ -193,9 +196,24 @@ CASES = {
     "Sapiens2ForSemanticSegmentation": {"head_config": {"use_pixel_shuffle": False,
         "upsample_out_channels": [8, 8, 8, 8], "upsample_kernel_sizes": [4, 4, 4, 4],
         "conv_out_channels": [8, 8], "conv_kernel_sizes": [1, 1]}},
-    "Tipsv2DptForDensePrediction": {"neck_hidden_sizes": [8, 8, 8, 8], "fusion_hidden_size": 8},
+    "DINOv3ConvNextModel": {"hidden_sizes": [8, 8, 8, 16], "depths": [1, 1, 1, 1]},
+    "Tipsv2DptForDensePrediction": DPT,
+    "Tipsv2DptForDepthEstimation": DPT,
+    "Tipsv2DptForNormalEstimation": DPT,
+    "Tipsv2DptForSemanticSegmentation": DPT,
+    "ViTMAEForPreTraining": {"decoder_hidden_size": 16, "decoder_intermediate_size": 16,
+        "decoder_num_hidden_layers": 1, "decoder_num_attention_heads": 2},
     "UnlimitedOcrForConditionalGeneration": {"vision_config": {"sam_config": {"output_channels": 8,
         "downsample_channels": [8, 8], "mlp_dim": 16, "global_attn_indexes": [1]}}},
+    "GradiumPhononTTSForConditionalGeneration": {"flow_head_config": {"condition_dim": 32},
+        "num_key_value_heads": 4},
+    "Inkling2ForConditionalGeneration": {"text_config": {"unpadded_vocab_size": 64},
+        "vision_config": {"text_hidden_size": 32}},
+    "Inkling2LoopForConditionalGeneration": {"text_config": {"unpadded_vocab_size": 64},
+        "vision_config": {"text_hidden_size": 32}},
+    "Nemotron3_5TranscribeForConditionalGeneration": {
+        "word_timestamp_config": {"blank_token_id": 63},
+        "audio_config": {"diarization_config": {"head_config": {"audio_hidden_size": 32}}}},
     "PPDocLayoutV2ForObjectDetection": {"encoder_in_channels": [16, 32], "decoder_in_channels": [32,
         32], "feat_strides": [8, 16], "num_feature_levels": 2, "encode_proj_layers": [1],
         "encoder_hidden_dim": 32, "backbone_config": HGNET},
@@ -203,6 +221,11 @@ CASES = {
         32], "feat_strides": [8, 16], "num_feature_levels": 2, "encode_proj_layers": [1],
         "encoder_hidden_dim": 32, "backbone_config": HGNET},
 }
+for with_head, without in (
+        ("Dots3NoteForConditionalGeneration", "Dots3NoteModel"),
+        ("Emu3ForConditionalGeneration", "Emu3Model"),
+        ("VibeVoiceAsrForConditionalGeneration", "VibeVoiceAsrModel")):
+    CASES[without] = CASES[with_head]
 # The same, for classes that tie more tensors than config.json tells: a merge writes them twice.
 TIED_CASES = {
     "RTDetrV2ForObjectDetection": {"encoder_in_channels": [32, 64], "decoder_in_channels": [32, 32],

@@ -40,6 +40,9 @@ struct CatalogTensor {
   TensorKind kind = TensorKind::kPlain;
   DType dtype = DType::kFloat32;
   Dims shape;
+  /// Of the tensor in a file that is written, where `shape` has more dimensions for the same
+  /// elements in the same order (merge/saved_catalog.h). None: `shape`.
+  std::optional<Dims> written_shape;
   /// Of a DTensor: of the mesh that holds the lowest rank (submeshes differ in ranks alone).
   std::shared_ptr<const Sharding> sharding;
   std::optional<Accumulation> reduction;  ///< how addends combine; none: there is one addend
@@ -58,6 +61,7 @@ struct CatalogTensor {
   std::int64_t numel() const;
   /// Of the global tensor, dense, as stored.
   std::int64_t bytes() const;
+  const Dims& shape_to_write() const { return written_shape ? *written_shape : shape; }
 };
 
 /// "[S(0)] on 4 (fsdp)", "ShardedTensor of 4 shards", "replicated on 4 ranks": for people.

@@ -126,13 +126,13 @@ bool differ_in_form(const std::string& name, const CatalogTensor& a, DType dtype
     difference.second = torch_name(dtype_b);
     result.differences.push_back(difference);
   }
-  if (a.shape != b.shape) {
+  if (a.shape_to_write() != b.shape_to_write()) {
     difference.kind = DifferenceKind::kShape;
-    difference.first = to_string(a.shape);
-    difference.second = to_string(b.shape);
+    difference.first = to_string(a.shape_to_write());
+    difference.second = to_string(b.shape_to_write());
     result.differences.push_back(difference);
   }
-  return dtype_a != dtype_b || a.shape != b.shape;
+  return dtype_a != dtype_b || a.shape_to_write() != b.shape_to_write();
 }
 
 void sort_for_a_report(std::vector<TensorDifference>& differences) {
@@ -206,7 +206,7 @@ Result<Comparison> compare_catalogs(FileSystem& fs, const ComparedTensors& first
     difference.name = to_read[i].name;
     difference.elements = tensor.numel();
     difference.values = values;
-    difference.first_index = index_at(tensor.shape, values.first_position);
+    difference.first_index = index_at(tensor.shape_to_write(), values.first_position);
     result.differences.push_back(std::move(difference));
   }
   sort_for_a_report(result.differences);

@@ -113,7 +113,7 @@ Result<ModelConfig> parse_config(std::string text) {
   config.model_type = find_string(top, "model_type");
   for (const auto& [name, value] : top.get_if<json::Object>()->members)
     if (std::string type = find_string(value, "model_type"); !type.empty())
-      config.parts.emplace_back(name, std::move(type));
+      config.parts.push_back({name, std::move(type), find_int(value, "num_attention_heads")});
   config.tie_word_embeddings = find_bool(top, "tie_word_embeddings");
   if (!config.tie_word_embeddings)
     config.tie_word_embeddings = find_bool(text_config, "tie_word_embeddings");
@@ -136,6 +136,7 @@ Result<ModelConfig> parse_config(std::string text) {
   config.sizes.num_attention_heads = size("num_attention_heads");
   config.sizes.num_key_value_heads = size("num_key_value_heads");
   config.sizes.head_dim = size("head_dim");
+  config.sizes.split_ngram_parts = size("split_ngram_parts");
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"})
     if (!config.sizes.num_experts) config.sizes.num_experts = size(key);
   return config;

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "shardkit/base/result.h"
@@ -24,6 +23,15 @@ struct TextSizes {
   std::optional<std::int64_t> head_dim;
   /// Routed experts of a layer: "num_experts", "num_local_experts" or "n_routed_experts".
   std::optional<std::int64_t> num_experts;
+  /// Into how many tensors Qwen4-exp's n-gram embedding is cut.
+  std::optional<std::int64_t> split_ngram_parts;
+};
+
+/// A member of the top level that is the configuration of a part: "vision_config".
+struct ConfigPart {
+  std::string name;
+  std::string model_type;  ///< never empty
+  std::optional<std::int64_t> num_attention_heads = std::nullopt;
 };
 
 struct ModelConfig {
@@ -33,9 +41,7 @@ struct ModelConfig {
   std::vector<std::string> architectures;
   bool has_wrapper_names = false;             ///< the file's architectures have that "FSDP"
   std::string model_type;                     ///< empty where missing
-  /// The name and model_type of each member of the top level that is the configuration of a part:
-  /// {"vision_config", "pixtral"}.
-  std::vector<std::pair<std::string, std::string>> parts;
+  std::vector<ConfigPart> parts;
   std::optional<bool> tie_word_embeddings;    ///< of the top level, else of text_config
   std::optional<DType> dtype;                 ///< "dtype" or "torch_dtype", top level first
   bool quantized = false;                     ///< has a quantization_config

@@ -8,7 +8,7 @@ namespace shardkit::hf {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::Pair;
+using ::testing::FieldsAre;
 using testing::Fails;
 
 TEST(ParseConfig, ReadsATextModel) {
@@ -63,11 +63,13 @@ TEST(ReadConfig, OfAFolder) {
 TEST(ParseConfig, LooksIntoTextConfig) {
   const ModelConfig config = config_of(R"({
     "model_type": "gemma3", "hidden_size": 8, "vocab_size": 40,
-    "vision_config": {"hidden_size": 99, "num_attention_heads": 3, "dtype": "float64"},
+    "vision_config": {"model_type": "siglip", "hidden_size": 99, "num_attention_heads": 3,
+                      "dtype": "float64"},
     "text_config": {"model_type": "gemma3_text", "tie_word_embeddings": false, "dtype": "float16",
                     "hidden_size": 24, "head_dim": 10, "vocab_size": 40},
     "quantization_config": {"bits": 4}})");
-  EXPECT_THAT(config.parts, ElementsAre(Pair("text_config", "gemma3_text")));
+  EXPECT_THAT(config.parts, ElementsAre(FieldsAre("vision_config", "siglip", 3),
+                                        FieldsAre("text_config", "gemma3_text", std::nullopt)));
   EXPECT_EQ(config.tie_word_embeddings, false);
   EXPECT_EQ(config.dtype, DType::kFloat16);
   EXPECT_TRUE(config.quantized);

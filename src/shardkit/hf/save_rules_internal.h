@@ -28,14 +28,37 @@ constexpr SaveRule unstack(std::string_view held, std::string_view first,
                            std::string_view second = {}) {
   return rule(SaveRule::Change::kUnstack, {held}, {first, second});
 }
-constexpr SaveRule chunk(std::string_view held, Names saved) {
-  return rule(SaveRule::Change::kChunk, {held}, saved);
+constexpr SaveRule rename_minus_one(std::string_view held, std::string_view saved) {
+  SaveRule made = rename(held, saved);
+  made.minus_one = true;
+  return made;
+}
+constexpr SaveRule chunk(std::string_view held, Names saved, std::size_t dim = 0) {
+  SaveRule made = rule(SaveRule::Change::kChunk, {held}, saved);
+  made.dim = dim;
+  return made;
+}
+constexpr SaveRule shards(std::string_view held, std::string_view saved) {
+  return rule(SaveRule::Change::kShards, {held}, {saved});
+}
+constexpr SaveRule join_heads(Names held, std::string_view saved, std::string_view heads_of) {
+  SaveRule made = rule(SaveRule::Change::kJoinHeads, held, {saved});
+  made.heads_of = heads_of;
+  return made;
+}
+constexpr SaveRule interleave(std::size_t dim, Names held, std::string_view saved) {
+  SaveRule made = rule(SaveRule::Change::kInterleave, held, {saved});
+  made.dim = dim;
+  return made;
 }
 constexpr SaveRule join(Names held, std::string_view saved) {
   return rule(SaveRule::Change::kJoin, held, {saved});
 }
 constexpr SaveRule transpose(std::string_view held, std::string_view saved) {
   return rule(SaveRule::Change::kTranspose, {held}, {saved});
+}
+constexpr SaveRule pairs(std::string_view held, std::string_view first, std::string_view second) {
+  return rule(SaveRule::Change::kPairs, {held}, {first, second});
 }
 
 /// The rules of one table, then those of another.
@@ -60,6 +83,7 @@ inline constexpr std::array kNumberedExperts{
 
 std::span<const SaveFamily> text_families();
 std::span<const SaveFamily> media_families();
+std::span<const SaveFamily> reordered_families();
 std::span<const SaveFamily> vision_families();
 std::span<const SaveFamily> detection_families();
 std::span<const SaveFamily> sound_families();

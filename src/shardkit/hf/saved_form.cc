@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <numeric>
 #include <string_view>
@@ -14,6 +13,8 @@
 #include "shardkit/base/checked_math.h"
 #include "shardkit/hf/name_pattern.h"
 #include "shardkit/hf/natural_order.h"
+#include "shardkit/hf/save_rule_names.h"
+#include "shardkit/hf/save_scopes.h"
 #include "shardkit/hf/weight_conversions.h"
 
 namespace shardkit::hf {
@@ -21,136 +22,8 @@ namespace {
 
 using Change = SaveRule::Change;
 
-/// Where a part of a model lies (transformers 5).
-struct Place {
-  std::string_view member;  ///< of config.json, the part's configuration
-  std::string_view prefix;  ///< of the names of its tensors
-  /// Behind its model_type, where that has an entry of its own: which class it is made as.
-  std::string_view made_as = {};
-};
-
-constexpr std::array kPlaces{
-    Place{"text_config", "model.language_model."},
-    Place{"text_config", "language_model."},
-    Place{"text_config", "model.text_model."},
-    Place{"text_config", "text_model."},
-    Place{"vision_config", "model.vision_tower."},
-    Place{"vision_config", "vision_tower."},
-    Place{"vision_config", "model.vision_model."},
-    Place{"vision_config", "vision_model."},
-    Place{"audio_config", "model.audio_tower."},
-    Place{"audio_config", "audio_tower."},
-    Place{"thinker_config", "thinker."},
-    Place{"vlm_config", "model.vlm.", " model"},
-    Place{"vlm_config", "vlm.", " model"},
-    Place{"codec_config", "codec_model."},
-    Place{"tracker_config", "tracker_model."},
-    Place{"encoder", "model.encoder."},
-    Place{"encoder", "encoder."},
-    Place{"decoder", "decoder."},
-    Place{"decoder_config", "model.transformer_module.decoder."},
-    Place{"decoder_config", "transformer_module.decoder."},
-    Place{"backbone_config", "backbone.", " backbone"},
-    Place{"backbone_config", "model.backbone.conv_encoder.model.", " backbone"},
-    Place{"backbone_config", "backbone.conv_encoder.model.", " backbone"},
-    Place{"backbone_config", "model.pixel_level_module.encoder.", " backbone"},
-    Place{"backbone_config", "pixel_level_module.encoder.", " backbone"},
-    Place{"image_model_config", "depth_pro.encoder.image_encoder.model."},
-    Place{"image_model_config", "encoder.image_encoder.model."},
-    Place{"patch_model_config", "depth_pro.encoder.patch_encoder.model."},
-    Place{"patch_model_config", "encoder.patch_encoder.model."},
-    Place{"fov_model_config", "fov_model.fov_encoder.model."},
-};
-
-/// In a rule's names: digits, and any characters.
-constexpr std::string_view kWild = "#*";
-
 /// More experts than any model has; more is no tensor of experts.
 constexpr std::int64_t kMostExperts = 1 << 16;
-
-/// The rules of a family, and the part of the model that they are for.
-struct Scope {
-  const SaveFamily* family = nullptr;
-  std::string prefix;  ///< of the names that the rules are for; they do not look at it
-};
-
-/// The length of the prefix that a scope's rules do not look at; none: the name is out of scope.
-std::optional<std::size_t> prefix_length(const Scope& scope, std::string_view name) {
-  if (!name.starts_with(scope.prefix)) return std::nullopt;
-  return scope.prefix.size();
-}
-
-bool is_letter_or_digit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
-/// A name around what a rule found in it.
-struct Found {
-  std::string_view before;
-  std::string_view behind;
-  std::string_view text;  ///< what was found
-  std::string_view wild;  ///< of that, what '#' or '*' stands for
-
-  std::string with(std::string_view middle) const {
-    return fmt::format("{}{}{}", before, middle, behind);
-  }
-};
-
-/// Whether `name` begins with `pattern`; `found` gets the text and what the wild character is.
-bool begins_with(std::string_view name, std::string_view pattern, Found& found) {
-  const std::size_t wild = pattern.find_first_of(kWild);
-  if (wild == pattern.npos) {
-    found.text = pattern;
-    return name.starts_with(pattern);
-  }
-  if (!name.starts_with(pattern.substr(0, wild))) return false;
-  const std::string_view rest = pattern.substr(wild + 1);
-  const std::string_view from = name.substr(wild);
-  std::size_t most = from.size();
-  if (pattern[wild] == '#') most = std::min(most, from.find_first_not_of("0123456789"));
-  for (std::size_t count = most; count > 0; --count) {  // as many as possible
-    if (!from.substr(count).starts_with(rest)) continue;
-    found.text = name.substr(0, wild + count + rest.size());
-    found.wild = from.substr(0, count);
-    return true;
-  }
-  return false;
-}
-
-std::optional<Found> find(std::string_view pattern, std::string_view name, std::size_t from) {
-  const bool at_start = pattern.starts_with('^');
-  if (at_start) pattern.remove_prefix(1);
-  const bool whole_word = !pattern.empty() && is_letter_or_digit(pattern.back());
-  for (std::size_t at = from; at < name.size(); ++at) {
-    if (at_start && at != from) return std::nullopt;
-    Found found;
-    if (!begins_with(name.substr(at), pattern, found)) continue;
-    const std::size_t end = at + found.text.size();
-    const bool goes_on = end < name.size() && (is_letter_or_digit(name[end]) || name[end] == '_');
-    if (whole_word && goes_on) continue;
-    found.before = name.substr(0, at);
-    found.behind = name.substr(end);
-    return found;
-  }
-  return std::nullopt;
-}
-
-/// The name that a rename makes; as it is where it has the saved name already, inside which the
-/// held one stands: "language_model.model.norm" of "language_model".
-std::string rename(const SaveRule& rule, std::string name, std::size_t from) {
-  const auto found = find(rule.held[0], name, from);
-  if (!found) return name;
-  std::string saved(rule.saved[0]);
-  if (const std::size_t wild = saved.find_first_of(kWild);
-      wild != saved.npos && !found->wild.empty())
-    saved.replace(wild, 1, found->wild);
-  const std::size_t inside = saved.find(found->text);
-  const std::size_t at = found->before.size();
-  if (inside != saved.npos && inside <= at &&
-      std::string_view(name).substr(at - inside).starts_with(saved))
-    return name;
-  return found->with(saved);
-}
 
 std::span<const std::string_view> used(const std::string_view (&names)[kMostRuleNames]) {
   std::size_t count = 0;
@@ -187,7 +60,7 @@ bool is_saved_by(const SaveRule& rule, std::string_view name) {
   });
 }
 
-bool unstacks(const Scope& scope) {
+bool unstacks(const SaveScope& scope) {
   return std::any_of(scope.family->conversions.begin(), scope.family->conversions.end(),
                      [](const SaveRule& rule) { return rule.change == Change::kUnstack; });
 }
@@ -199,10 +72,40 @@ std::string some_of(const std::vector<std::string>& names) {
   return text;
 }
 
+/// 0, 1, 2, ...
+Dims places(std::size_t count) {
+  Dims all(count, 0);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+/// All dimensions at their places, but for `dim` and the next.
+Dims exchanged(std::size_t count, std::size_t dim) {
+  Dims order = places(count);
+  std::swap(order[dim], order[dim + 1]);
+  return order;
+}
+
+/// A shape whose dimension `dim` is these instead.
+Dims split(const Dims& shape, std::size_t dim, const Dims& factors) {
+  std::vector<std::int64_t> sizes(shape.begin(), shape.end());
+  const auto at = sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(dim));
+  sizes.insert(at, factors.begin(), factors.end());
+  return Dims(std::span<const std::int64_t>(sizes));
+}
+
+Error uneven(const SavedTensor& tensor) {
+  return Error(ErrorCode::kCorrupt,
+               "a size that cannot be shared as transformers shares it when it saves")
+      .of_tensor(tensor.name)
+      .found(to_string(tensor.shape));
+}
+
 class Saver {
  public:
-  Saver(std::vector<Scope> scopes, std::span<const HeldTensor> held)
-      : scopes_(std::move(scopes)), held_(held) {}
+  /// @param config  null: there is none
+  Saver(const ModelConfig* config, std::vector<SaveScope> scopes, std::span<const HeldTensor> held)
+      : config_(config), scopes_(std::move(scopes)), held_(held) {}
 
   void add(std::size_t index);
   Result<std::vector<SavedTensor>> finish() &&;
@@ -212,6 +115,7 @@ class Saver {
  private:
   /// What is still to be joined: a place for each tensor of the rule.
   struct Joint {
+    const SaveRule* rule = nullptr;
     std::vector<std::optional<std::size_t>> held;
     std::size_t place = 0;  // in saved_
     bool is_taken_twice = false;
@@ -219,15 +123,23 @@ class Saver {
 
   std::string renamed(std::string name) const;
   bool convert(const SaveRule& rule, std::size_t index, std::size_t from);
-  bool chunk(const SaveRule& rule, std::size_t index, const Found& found);
-  bool unstack(const SaveRule& rule, std::size_t which, std::size_t index, const Found& found);
-  bool transpose(const SaveRule& rule, std::size_t index, const Found& found);
-  bool join(const SaveRule& rule, std::size_t which, std::size_t index, const Found& found);
+  bool chunk(const SaveRule& rule, std::size_t index, const FoundName& found);
+  bool cut_in_shards(const SaveRule& rule, std::size_t index, const FoundName& found);
+  bool cut(std::size_t index, std::size_t dim, std::span<const std::string> names);
+  bool pair(const SaveRule& rule, std::size_t index, const FoundName& found);
+  bool unstack(const SaveRule& rule, std::size_t which, std::size_t index, const FoundName& found);
+  bool transpose(const SaveRule& rule, std::size_t index, const FoundName& found);
+  bool join(const SaveRule& rule, std::size_t which, std::size_t index, const FoundName& found);
   void keep(std::size_t index);
   /// A listed family without experts one by one saves them fused.
   bool saves_fused(std::string_view name) const;
 
-  const std::vector<Scope> scopes_;
+  /// Attention heads of the part that the rule names; an error where config.json does not tell.
+  Result<std::int64_t> heads(const SaveRule& rule) const;
+  Status fill(const Joint& joint, SavedTensor& tensor) const;
+
+  const ModelConfig* const config_;
+  const std::vector<SaveScope> scopes_;
   const std::span<const HeldTensor> held_;
   std::vector<SavedTensor> saved_;
   std::map<std::string, Joint> joints_;  // by the name that they are saved under
@@ -237,17 +149,17 @@ class Saver {
 };
 
 std::string Saver::renamed(std::string name) const {
-  for (const Scope& scope : scopes_)
+  for (const SaveScope& scope : scopes_)
     for (const SaveRule& rule : scope.family->renames)
-      if (const auto from = prefix_length(scope, name))
-        name = rename(rule, std::move(name), *from);
+      if (const auto from = scope.prefix_length(name))
+        name = hf::renamed(rule, std::move(name), *from);
   return name;
 }
 
 void Saver::add(std::size_t index) {
-  for (const Scope& scope : scopes_)
+  for (const SaveScope& scope : scopes_)
     for (const SaveRule& rule : scope.family->conversions)
-      if (const auto from = prefix_length(scope, held_[index].name))
+      if (const auto from = scope.prefix_length(held_[index].name))
         if (convert(rule, index, *from)) return;
   keep(index);
 }
@@ -255,13 +167,17 @@ void Saver::add(std::size_t index) {
 bool Saver::convert(const SaveRule& rule, std::size_t index, std::size_t from) {
   const std::span<const std::string_view> patterns = used(rule.held);
   for (std::size_t which = 0; which < patterns.size(); ++which) {
-    const auto found = find(patterns[which], held_[index].name, from);
+    const auto found = find_in_name(patterns[which], held_[index].name, from);
     if (!found) continue;
     switch (rule.change) {
       case Change::kUnstack: return unstack(rule, which, index, *found);
       case Change::kChunk: return chunk(rule, index, *found);
-      case Change::kJoin: return join(rule, which, index, *found);
+      case Change::kShards: return cut_in_shards(rule, index, *found);
+      case Change::kJoin:
+      case Change::kJoinHeads:
+      case Change::kInterleave: return join(rule, which, index, *found);
       case Change::kTranspose: return transpose(rule, index, *found);
+      case Change::kPairs: return pair(rule, index, *found);
       case Change::kRename: return false;
     }
   }
@@ -269,7 +185,7 @@ bool Saver::convert(const SaveRule& rule, std::size_t index, std::size_t from) {
 }
 
 bool Saver::unstack(const SaveRule& rule, std::size_t held, std::size_t index,
-                    const Found& found) {
+                    const FoundName& found) {
   const Dims& shape = held_[index].shape;
   const std::span<const std::string_view> names = used(rule.saved);
   std::int64_t first = 0;
@@ -302,19 +218,19 @@ bool Saver::unstack(const SaveRule& rule, std::size_t held, std::size_t index,
   return true;
 }
 
-bool Saver::chunk(const SaveRule& rule, std::size_t index, const Found& found) {
+/// As torch.chunk: the last gets less.
+bool Saver::cut(std::size_t index, std::size_t dim, std::span<const std::string> names) {
   const Dims& shape = held_[index].shape;
-  const std::span<const std::string_view> names = used(rule.saved);
   const auto shares = static_cast<std::int64_t>(names.size());
-  if (shape.empty() || shape[0] < 0) return false;
-  const std::int64_t share = shape[0] / shares + (shape[0] % shares != 0);
-  if (share * (shares - 1) >= shape[0]) return false;
+  if (shape.size() <= dim || shape[dim] < 0) return false;
+  const std::int64_t share = shape[dim] / shares + (shape[dim] % shares != 0);
+  if (share * (shares - 1) >= shape[dim]) return false;
   for (std::size_t which = 0; which < names.size(); ++which) {
     SavedTensor tensor;
-    tensor.name = renamed(found.with(names[which]));
+    tensor.name = renamed(names[which]);
     Box box = whole(shape);
-    box.offset[0] = static_cast<std::int64_t>(which) * share;
-    box.shape[0] = std::min(share, shape[0] - box.offset[0]);
+    box.offset[dim] = static_cast<std::int64_t>(which) * share;
+    box.shape[dim] = std::min(share, shape[dim] - box.offset[dim]);
     tensor.shape = box.shape;
     tensor.parts.push_back({index, std::move(box)});
     saved_.push_back(std::move(tensor));
@@ -322,18 +238,57 @@ bool Saver::chunk(const SaveRule& rule, std::size_t index, const Found& found) {
   return true;
 }
 
-bool Saver::transpose(const SaveRule& rule, std::size_t index, const Found& found) {
+bool Saver::chunk(const SaveRule& rule, std::size_t index, const FoundName& found) {
+  std::vector<std::string> names;
+  for (const std::string_view name : used(rule.saved)) names.push_back(found.with(name));
+  return cut(index, rule.dim, names);
+}
+
+bool Saver::cut_in_shards(const SaveRule& rule, std::size_t index, const FoundName& found) {
+  const auto count = config_->sizes.split_ngram_parts.value_or(0);
+  if (count < 1 || count > kMostExperts) return false;
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < count; ++i) names.push_back(found.with(numbered(rule.saved[0], i)));
+  return cut(index, 0, names);
+}
+
+bool Saver::transpose(const SaveRule& rule, std::size_t index, const FoundName& found) {
   const Dims& shape = held_[index].shape;
-  if (shape.size() != 2) return false;
-  saved_.push_back({renamed(found.with(rule.saved[0])), {shape[1], shape[0]},
-                    {{index, whole(shape)}}, false, true});
+  if (shape.size() < 2) return false;
+  SavedTensor tensor{renamed(found.with(rule.saved[0])), shape, {{index, whole(shape)}}};
+    std::swap(tensor.shape[shape.size() - 2], tensor.shape[shape.size() - 1]);
+  tensor.parts[0].order = exchanged(shape.size(), shape.size() - 2);
+  saved_.push_back(std::move(tensor));
   return true;
 }
 
-bool Saver::join(const SaveRule& rule, std::size_t which, std::size_t index, const Found& found) {
+bool Saver::pair(const SaveRule& rule, std::size_t index, const FoundName& found) {
+  const Dims& shape = held_[index].shape;
+  if (shape.size() != 3 || shape[1] != 4) return false;
+  const auto rows = checked_mul(shape[0], std::int64_t{2});
+  if (!rows) return false;
+  constexpr std::int64_t kEntries[2][2] = {{0, 3}, {1, 2}};
+  for (std::size_t which = 0; which < 2; ++which) {
+    SavedTensor tensor{renamed(found.with(rule.saved[which])), {*rows, shape[2]}, {}};
+    tensor.view = {shape[0], 2, shape[2]};
+    tensor.along = 1;
+    for (const std::int64_t entry : kEntries[which]) {
+      Box box = whole(shape);
+      box.offset[1] = entry;
+      box.shape[1] = 1;
+      tensor.parts.push_back({index, std::move(box)});
+    }
+    saved_.push_back(std::move(tensor));
+  }
+  return true;
+}
+
+bool Saver::join(const SaveRule& rule, std::size_t which, std::size_t index,
+                 const FoundName& found) {
   const std::string name = renamed(found.with(rule.saved[0]));
   const auto [joint, is_new] = joints_.try_emplace(name);
   if (is_new) {
+    joint->second.rule = &rule;
     joint->second.held.resize(used(rule.held).size());
     joint->second.place = saved_.size();
     saved_.push_back({name, {}, {}});
@@ -346,8 +301,8 @@ bool Saver::join(const SaveRule& rule, std::size_t which, std::size_t index, con
 
 bool Saver::saves_fused(std::string_view name) const {
   return std::none_of(scopes_.begin(), scopes_.end(), unstacks) &&
-         std::any_of(scopes_.begin(), scopes_.end(), [name](const Scope& scope) {
-           return prefix_length(scope, name).has_value();
+         std::any_of(scopes_.begin(), scopes_.end(), [name](const SaveScope& scope) {
+           return scope.prefix_length(name).has_value();
          });
 }
 
@@ -355,7 +310,7 @@ void Saver::keep(std::size_t index) {
   const HeldTensor& tensor = held_[index];
   const std::string_view behind = behind_experts(tensor.name);
   if (starts_with_digit(behind)) {
-    const bool known = std::any_of(scopes_.begin(), scopes_.end(), [&tensor](const Scope& scope) {
+    const bool known = std::any_of(scopes_.begin(), scopes_.end(), [&](const SaveScope& scope) {
       return std::any_of(
           scope.family->conversions.begin(), scope.family->conversions.end(),
           [&tensor](const SaveRule& rule) { return is_saved_by(rule, tensor.name); });
@@ -368,32 +323,80 @@ void Saver::keep(std::size_t index) {
   saved_.push_back({renamed(tensor.name), tensor.shape, {{index, whole(tensor.shape)}}});
 }
 
+Result<std::int64_t> Saver::heads(const SaveRule& rule) const {
+  std::optional<std::int64_t> heads = config_->sizes.num_attention_heads;
+  for (const ConfigPart& part : config_->parts)
+    if (part.name == rule.heads_of) heads = part.num_attention_heads;
+  if (heads && *heads > 0) return *heads;
+  return Error(ErrorCode::kUnsupported,
+               "config.json does not tell the number of heads by which transformers orders rows")
+      .expected(fmt::format("{}{}num_attention_heads", rule.heads_of,
+                            rule.heads_of.empty() ? "" : "."));
+}
+
+/// The parts of a joined tensor, its shape and its view.
+/// REQUIRES: the held tensors have the same sizes but for the dimension on which they are joined.
+Status Saver::fill(const Joint& joint, SavedTensor& tensor) const {
+  const SaveRule& rule = *joint.rule;
+  for (const std::optional<std::size_t>& index : joint.held)
+    tensor.parts.push_back({*index, whole(held_[*index].shape)});
+  if (rule.change == Change::kJoin) return {};
+  const std::size_t dim = rule.dim;
+  const std::int64_t rows = held_[*joint.held[0]].shape[dim];
+  if (rule.change == Change::kInterleave) {
+    const bool alone = joint.held.size() == 1;
+    const std::int64_t half = alone ? rows / 2 : rows;
+    if (tensor.shape[dim] % 2 != 0 || half < 1) return uneven(tensor);
+    for (SavedPart& part : tensor.parts) {
+      if (part.box.shape[dim] != rows) return uneven(tensor);
+      part.split = dim;
+      part.factors = alone ? Dims{2, half} : Dims{half, 1};
+      if (alone) part.order = exchanged(tensor.shape.size() + 1, dim);
+    }
+    tensor.view = split(tensor.shape, dim, {half, 2});
+    tensor.along = alone ? 0 : dim + 1;
+    return {};
+  }
+  SHARDKIT_ASSIGN(const std::int64_t count, heads(rule));
+  const std::int64_t half = rows / count / 2;
+  if (half < 1 || rows != count * half * 2) return uneven(tensor);
+  for (std::size_t which = 0; which < tensor.parts.size(); ++which) {
+    SavedPart& part = tensor.parts[which];
+    if (part.box.shape[0] != rows) return uneven(tensor);
+    part.factors = which < 2 ? Dims{count, 2, half} : Dims{count, half, 2};
+    if (which < 2) part.order = exchanged(tensor.shape.size() + 2, 1);
+  }
+  tensor.view = split(tensor.shape, 0, {tensor.shape[0] / half / 2, half, 2});
+  return {};
+}
+
 Result<std::vector<SavedTensor>> Saver::finish() && {
   for (const auto& [name, joint] : joints_) {
     if (joint.is_taken_twice)
       return Error(ErrorCode::kCorrupt, "two tensors would be saved at one place").of_tensor(name);
     SavedTensor& tensor = saved_[joint.place];
+    const std::size_t dim = joint.rule->dim;
     for (const std::optional<std::size_t>& index : joint.held) {
       if (!index)
         return Error(ErrorCode::kIncomplete,
                      "not all tensors are there that are saved as one; transformers joins them")
             .of_tensor(name);
       const Dims& shape = held_[*index].shape;
-      tensor.parts.push_back({*index, whole(shape)});
-      if (tensor.shape.empty()) {
-        tensor.shape = shape;
-        continue;
-      }
-      const auto rows = checked_add(tensor.shape[0], shape[0]);
+      const bool is_first = &index == &joint.held.front();
+      if (is_first && shape.size() <= dim) return uneven(tensor);
+      if (is_first) tensor.shape = shape;
       Dims joined = shape;
-      joined[0] = tensor.shape[0];
+      if (shape.size() > dim) joined[dim] = tensor.shape[dim];
+      const auto rows =
+          shape.size() > dim ? checked_add(tensor.shape[dim], shape[dim]) : std::nullopt;
       if (shape.size() != tensor.shape.size() || !(joined == tensor.shape) || !rows)
         return Error(ErrorCode::kIncomplete, "tensors that are saved as one do not fit each other")
             .of_tensor(name)
             .expected(to_string(tensor.shape))
             .found(to_string(shape));
-      tensor.shape[0] = *rows;
+      if (!is_first) tensor.shape[dim] = *rows;
     }
+    SHARDKIT_TRY(fill(joint, tensor));
   }
   std::unordered_set<std::string_view> names;
   for (const SavedTensor& tensor : saved_)
@@ -421,48 +424,13 @@ void Saver::tell(const std::string& model_type, SavedForm& form) const {
       some_of(fused_), model));
 }
 
-void add_scope(const SaveFamily* family, std::string prefix, std::vector<Scope>& scopes) {
-  if (family == nullptr) return;
-  if (!family->inside.empty())
-    add_scope(find_save_family(family->inside), fmt::format("{}{}", prefix, family->inside_prefix),
-              scopes);
-  scopes.push_back({family, std::move(prefix)});
-}
-
-const SaveFamily* family_of_part(const std::string& model_type, const Place& place) {
-  const SaveFamily* family = find_save_family(fmt::format("{}{}", model_type, place.made_as));
-  return family != nullptr ? family : find_save_family(model_type);
-}
-
-/// The families of a model: of the models inside first, as saving undoes loading.
-std::vector<Scope> scopes_of(const ModelConfig& config) {
-  const SaveFamily* family =
-      config.architectures.empty() ? nullptr : find_save_family(config.architectures[0]);
-  if (family == nullptr) family = find_save_family(config.model_type);
-  std::vector<Scope> scopes;
-  for (const auto& [member, model_type] : config.parts)
-    for (const Place& place : kPlaces)
-      if (place.member == member)
-        if (const SaveFamily* part = family_of_part(model_type, place); part != family)
-          add_scope(part, std::string(place.prefix), scopes);
-  add_scope(family, {}, scopes);
-  return scopes;
-}
-
 }  // namespace
 
 Result<SavedForm> saved_form(const ModelConfig* config, std::span<const HeldTensor> held) {
   SavedForm form;
-  std::vector<Scope> scopes = config != nullptr ? scopes_of(*config) : std::vector<Scope>();
-  for (const Scope& scope : scopes)
-    if (!scope.family->not_done.empty()) {
-      form.warnings.push_back(fmt::format(
-          "transformers saves models of type '{}' in another form than it holds them ({}), which "
-          "is not done here: tensors and names are written as they are",
-          scope.family->name, scope.family->not_done));
-      return form;
-    }
-  const bool changes = std::any_of(scopes.begin(), scopes.end(), [](const Scope& scope) {
+  std::vector<SaveScope> scopes;
+  if (config != nullptr) scopes = save_scopes(*config);
+  const bool changes = std::any_of(scopes.begin(), scopes.end(), [](const SaveScope& scope) {
     return !scope.family->conversions.empty() || !scope.family->renames.empty();
   });
   std::vector<std::size_t> order(held.size());
@@ -471,7 +439,7 @@ Result<SavedForm> saved_form(const ModelConfig* config, std::span<const HeldTens
     std::stable_sort(order.begin(), order.end(), [held](std::size_t a, std::size_t b) {
       return natural_less(held[a].name, held[b].name);
     });
-  Saver saver(std::move(scopes), held);
+  Saver saver(config, std::move(scopes), held);
   for (const std::size_t index : order) saver.add(index);
   saver.tell(config != nullptr ? config->model_type : std::string(), form);
   if (changes) {

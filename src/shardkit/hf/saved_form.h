@@ -21,20 +21,28 @@ struct HeldTensor {
   Dims shape;
 };
 
-/// A box of a held tensor.
+/// A box of a held tensor, and how it lies in the saved one.
 struct SavedPart {
   std::size_t held = 0;  ///< index into the state dict
   Box box;
+  /// The box's dimension `split` is looked at as these, whose product it is. Empty: as it is.
+  Dims factors = {};
+  std::size_t split = 0;
+  /// Which of the dimensions so far comes at each place. Empty: each at its own.
+  Dims order = {};
 };
 
-/// A tensor of the file: its parts, one after another on its first dimension.
+/// A tensor of the file: its parts, one after another on a dimension.
 struct SavedTensor {
   std::string name;
   Dims shape;
   std::vector<SavedPart> parts;
   /// Dimension 0 of the held tensor, of which the box has one index, is left out.
   bool is_entry = false;
-  bool is_transposed = false;  ///< a matrix whose dimensions are those of the held one, exchanged
+  /// The shape with more dimensions, in which the parts lie: the same elements in the same order.
+  /// Empty: the shape.
+  Dims view = {};
+  std::size_t along = 0;  ///< the dimension of the view on which the parts follow each other
 };
 
 struct SavedForm {
@@ -54,6 +62,7 @@ struct SavedForm {
 /// @param config  null: there is none, so that nothing is known of the model
 /// @error kCorrupt      two tensors would be saved under one name
 /// @error kIncomplete   a tensor that is to be joined with others lacks them
+/// @error kUnsupported  the heads of a tensor, or what it is to be cut into, are not known
 Result<SavedForm> saved_form(const ModelConfig* config, std::span<const HeldTensor> held);
 
 }  // namespace shardkit::hf

@@ -196,7 +196,7 @@ TEST(SavedForm, ExpertsOfTextAndImagesAreNumberedThroughAndGatesTransposed) {
                                           saved + "gate.weight_1"));
   EXPECT_EQ((*form->tensors)[2].shape, (Dims{4, 3}));
   EXPECT_EQ((*form->tensors)[4].shape, (Dims{4, 2}));
-  EXPECT_TRUE((*form->tensors)[4].is_transposed);
+  EXPECT_EQ((*form->tensors)[4].parts[0].order, (Dims{1, 0}));
 }
 
 TEST(SavedForm, TwoTensorsUnderOneNameAreRefused) {
@@ -241,12 +241,84 @@ TEST(SavedForm, NamesOfNeitherFormAreTold) {
                                     "neither as transformers holds experts of type 'qwen3_moe'")));
 }
 
-TEST(SavedForm, WhatIsNotDoneIsTold) {
-  const auto form = form_of(config_of("kimi_k25"), {{"lm_head.weight", {8, 4}}});
-  ASSERT_THAT(form, IsOk());
-  EXPECT_FALSE(form->tensors.has_value());
-  ASSERT_EQ(form->warnings.size(), 1u);
-  EXPECT_THAT(form->warnings[0], HasSubstr("permutes rows of projections"));
+ModelConfig kimi_with(std::int64_t heads) {
+  ModelConfig config = config_of("kimi_k25");
+  config.parts = {{"vision_config", "kimi_k25_vision", heads}};
+  return config;
+}
+
+std::vector<HeldTensor> projections(const Dims& shape) {
+  const std::string attn = "model.vision_tower.layers.0.attn.";
+  return {{attn + "k_proj.weight", shape},
+          {attn + "q_proj.weight", shape},
+          {attn + "v_proj.weight", shape}};
+}
+
+TEST(SavedForm, RowsOfEachHeadAlternateWhereTheRotaryEmbeddingPairsNeighbours) {
+  const auto form = form_of(kimi_with(2), projections({12, 5}));
+  EXPECT_THAT(names_of(form), ElementsAre("vision_tower.encoder.blocks.0.wqkv.weight"));
+  const SavedTensor& joined = (*form->tensors)[0];
+  EXPECT_EQ(joined.shape, (Dims{36, 5}));
+  EXPECT_EQ(joined.view, (Dims{6, 3, 2, 5}));
+  ASSERT_EQ(joined.parts.size(), 3u);
+  EXPECT_EQ(joined.parts[0].held, 1u);
+  EXPECT_EQ(joined.parts[0].factors, (Dims{2, 2, 3}));
+  EXPECT_EQ(joined.parts[0].order, (Dims{0, 2, 1, 3}));
+  EXPECT_EQ(joined.parts[2].factors, (Dims{2, 3, 2}));
+  EXPECT_TRUE(joined.parts[2].order.empty());
+}
+
+TEST(SavedForm, HeadsThatAreNotToldOrDoNotShareTheRowsAreRefused) {
+  EXPECT_THAT(form_of(config_of("kimi_k25"), projections({12, 5})),
+              Fails(ErrorCode::kUnsupported, "vision_config.num_attention_heads"));
+  EXPECT_THAT(form_of(kimi_with(5), projections({12, 5})),
+              Fails(ErrorCode::kCorrupt, "cannot be shared"));
+  std::vector<HeldTensor> grouped = projections({12, 5});
+  grouped[2].shape = {6, 5};
+  EXPECT_THAT(form_of(kimi_with(2), grouped), Fails(ErrorCode::kCorrupt, "cannot be shared"));
+}
+
+TEST(SavedForm, GateAndUpProjectionsAlternate) {
+  const std::string mlp = "model.language_model.layers.0.mlp.";
+  const auto form = form_of(config_of("inkling_mm_model"),
+                            {{mlp + "experts.gate_up_proj", {2, 6, 4}},
+                             {mlp + "gate_proj.weight", {3, 4}},
+                             {mlp + "up_proj.weight", {3, 4}}});
+  EXPECT_THAT(names_of(form), ElementsAre("model.llm.layers.0.mlp.experts.w13_weight",
+                                          "model.llm.layers.0.mlp.w13_dn.weight"));
+  const SavedTensor& fused = (*form->tensors)[0];
+  EXPECT_EQ(fused.view, (Dims{2, 3, 2, 4}));
+  EXPECT_EQ(fused.parts[0].factors, (Dims{2, 3}));
+  EXPECT_EQ(fused.parts[0].order, (Dims{0, 2, 1, 3}));
+  const SavedTensor& joined = (*form->tensors)[1];
+  EXPECT_EQ(joined.shape, (Dims{6, 4}));
+  EXPECT_EQ(joined.view, (Dims{3, 2, 4}));
+  EXPECT_EQ(joined.along, 1u);
+  EXPECT_THAT(form_of(config_of("inkling_mm_model"), {{mlp + "experts.gate_up_proj", {2, 5, 4}}}),
+              Fails(ErrorCode::kCorrupt, "cannot be shared"));
+}
+
+TEST(SavedForm, AnEmbeddingIsCutIntoAsManyPartsAsConfigJsonSays) {
+  ModelConfig config = config_of("qwen4_exp_text");
+  const std::vector<HeldTensor> held{{"model.ngram_embedding.weight", {6, 4}}};
+  config.sizes.split_ngram_parts = 3;
+  EXPECT_THAT(names_of(form_of(config, held)),
+              ElementsAre("model.ngram_embedding.shard_0.weight",
+                          "model.ngram_embedding.shard_1.weight",
+                          "model.ngram_embedding.shard_2.weight"));
+}
+
+TEST(SavedForm, QueriesOfALoopAreTakenApart) {
+  const auto form = form_of(config_of("inkling2_loop_text"),
+                            {{"model.message_input.query", {3, 4, 8}},
+                             {"model.layers.3.attention_input.query", {8}}});
+  EXPECT_THAT(names_of(form), ElementsAre("model.llm.attn_res.attn_queries.2",
+                                          "model.llm.middle_cycle_cross_pass_queries",
+                                          "model.llm.middle_cycle_cross_pass_kv_queries"));
+  const SavedTensor& queries = (*form->tensors)[1];
+  EXPECT_EQ(queries.shape, (Dims{6, 8}));
+  EXPECT_EQ(queries.view, (Dims{3, 2, 8}));
+  EXPECT_EQ(queries.parts[1].box, (Box{{0, 3, 0}, {3, 1, 8}}));
 }
 
 TEST(SavedForm, SizesThatNoModelHasAreKept) {

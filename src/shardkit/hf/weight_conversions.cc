@@ -17,8 +17,8 @@ namespace shardkit::hf {
 
 const SaveFamily* find_save_family(std::string_view name) {
   for (const auto families :
-       {internal::text_families(), internal::media_families(), internal::vision_families(),
-        internal::detection_families(), internal::sound_families()}) {
+       {internal::text_families(), internal::media_families(), internal::reordered_families(),
+        internal::vision_families(), internal::detection_families(), internal::sound_families()}) {
     const auto found =
         std::find_if(families.begin(), families.end(),
                      [name](const SaveFamily& family) { return family.name == name; });

@@ -23,14 +23,27 @@ struct SaveRule {
     kUnstack,    ///< the entries of dimension 0, numbered at the '*' of each of `saved`, which
                  ///< share dimension 1 of held[0] evenly (Chunk, then SplitModulelist). The
                  ///< numbers of held[1]'s entries go on where those of held[0] end
-    kChunk,      ///< `saved` share dimension 0 of held[0] as torch.chunk does: the last gets less
+    kChunk,      ///< `saved` share dimension `dim` of held[0] as torch.chunk does: the last gets
+                 ///< less
+    kShards,     ///< as many as config.json's split_ngram_parts share dimension 0 of held[0],
+                 ///< numbered at the '*' of saved[0]
     kJoin,       ///< all of `held`, one after another on dimension 0, become saved[0]
-    kTranspose,  ///< a matrix
+    kJoinHeads,  ///< so, too; but in each head of the first two of `held`, rows of the first half
+                 ///< and of the second alternate (PermuteForRope). How many heads: `heads_of`
+    kInterleave,  ///< in dimension `dim` of held[0], entries of its halves alternate, or those of
+                  ///< held[0] and held[1], and become saved[0]
+    kTranspose,   ///< the last two dimensions are exchanged
+    kPairs,       ///< of held[0] [n, 4, size], entries 0 and 3 of dimension 1 become saved[0]
+                  ///< [2 n, size], 1 and 2 saved[1] (Inkling2LoopMergeMessageQueries)
   };
 
   Change change = Change::kRename;
   std::string_view held[kMostRuleNames];
   std::string_view saved[kMostRuleNames];
+  std::size_t dim = 0;
+  /// The member of config.json with num_attention_heads; empty: the top level.
+  std::string_view heads_of = {};
+  bool minus_one = false;  ///< the number that '#' stands for is one less in the saved name
 };
 
 /// How a family of models is saved.
@@ -40,8 +53,6 @@ struct SaveFamily {
   std::string_view name;
   std::span<const SaveRule> conversions;  ///< at most the first that fits a tensor is done
   std::span<const SaveRule> renames;      ///< then all that fit, one after another
-  /// What transformers does besides and is not done here; empty: nothing.
-  std::string_view not_done;
   /// The entry of the model inside, without a head, whose rules come first; empty: none.
   std::string_view inside = {};
   std::string_view inside_prefix = {};  ///< of the names of its tensors

@@ -83,14 +83,12 @@ constexpr std::array kMimiDecoderRenames{
     rename("^decoder_seanet.layers", "decoder.layers")};
 
 constexpr std::array kFamilies{
-    SaveFamily{"cohere_asr", {}, kCohereAsrRenames, {}},
-    SaveFamily{"dots3_note_audio_encoder", {}, kDots3NoteAudioRenames, {}},
-    SaveFamily{"gradium_phonon_tts", {}, {}, "permutes and joins rows of projections"},
-    SaveFamily{"mimi", {}, kMimiRenames, {}},
-    SaveFamily{"mimi_decoder", {}, kMimiDecoderRenames, {}},
-    SaveFamily{"mimi_encoder", {}, kMimiEncoderRenames, {}},
-    SaveFamily{"nemo_speechlm", {}, {}, "transposes experts"},
-    SaveFamily{"nemotron_h_omni", {}, kNemotronOmniRenames, {}},
+    SaveFamily{"cohere_asr", {}, kCohereAsrRenames},
+    SaveFamily{"dots3_note_audio_encoder", {}, kDots3NoteAudioRenames},
+    SaveFamily{"mimi", {}, kMimiRenames},
+    SaveFamily{"mimi_decoder", {}, kMimiDecoderRenames},
+    SaveFamily{"mimi_encoder", {}, kMimiEncoderRenames},
+    SaveFamily{"nemotron_h_omni", {}, kNemotronOmniRenames},
 };
 
 }  // namespace

@@ -66,9 +66,10 @@ Result<BaseModelComparison> compare_with_base_model(FileSystem& fs, const MergeS
       continue;
     }
     const CatalogTensor& ours = saved.catalog->tensors[*pair.first];
-    if (ours.shape != theirs.shape) {
+    if (ours.shape_to_write() != theirs.shape_to_write()) {
       result.other_shape.push_back(fmt::format("'{}': {} against {}", pair.name,
-                                               to_string(ours.shape), to_string(theirs.shape)));
+                                               to_string(ours.shape_to_write()),
+                                               to_string(theirs.shape_to_write())));
       continue;
     }
     result.same += own ? 1 : 0;

@@ -50,7 +50,7 @@ Result<bool> are_experts_transposed(const MergeSource& source, const LoraModule&
     const auto& parts = source.config->parts;
     return contains(kTransposedExperts, source.config->model_type) ||
            std::any_of(parts.begin(), parts.end(), [](const auto& part) {
-             return contains(kTransposedExperts, part.second);
+             return contains(kTransposedExperts, part.model_type);
            });
   }
   return Error(ErrorCode::kIncomplete,

@@ -87,7 +87,7 @@ std::string lora_hash(const OutputDecision& decision) {
 json::Object tensor_object(const CatalogTensor& tensor, const PlannedTensor& step,
                            const std::string& file) {
   json::Array shape;
-  for (const std::int64_t size : tensor.shape) shape.items.emplace_back(size);
+  for (const std::int64_t size : tensor.shape_to_write()) shape.items.emplace_back(size);
   json::Object object;
   object.add("name", tensor.name);
   object.add("file", file);

@@ -31,7 +31,7 @@ Result<Tensor> merge_to_memory(FileSystem& fs, std::shared_ptr<const Catalog> ca
   std::vector<PlannedFile> files = {internal::tensor_file(*catalog, tensor, dtype)};
   SHARDKIT_ASSIGN(const Plan plan, Plan::make(std::move(catalog), std::move(files), replicas));
   SHARDKIT_ASSIGN(Tensor merged,
-                  make_unfilled_cpu_tensor(dtype, plan.catalog().tensors[tensor].shape));
+                  make_unfilled_cpu_tensor(dtype, plan.catalog().tensors[tensor].shape_to_write()));
   SHARDKIT_ASSIGN(std::byte* const target, first_element(merged));
   MemorySink sink(target);
   SHARDKIT_TRY(transfer(plan, fs, sink, options));

@@ -24,7 +24,7 @@ Result<PlannedFile> plan_file(const Catalog& catalog, const std::vector<Chosen>&
   std::vector<safetensors::TensorSpec> specs;
   for (const std::size_t i : members) {
     const CatalogTensor& tensor = catalog.tensors[chosen[i].tensor];
-    specs.push_back({tensor.name, chosen[i].dtype, tensor.shape});
+    specs.push_back({tensor.name, chosen[i].dtype, tensor.shape_to_write()});
   }
   SHARDKIT_ASSIGN(safetensors::FileLayout layout, safetensors::lay_out(specs));
   PlannedFile file;

@@ -6,8 +6,10 @@
 #include <optional>
 #include <utility>
 
+#include "shardkit/base/checked_math.h"
 #include "shardkit/hf/saved_form.h"
 #include "shardkit/plan/plan.h"
+#include "shardkit/transfer/element_range.h"
 
 namespace shardkit {
 namespace {
@@ -23,28 +25,81 @@ bool misses_rows(const Box& a, const Box& b) {
   return a.offset[0] + a.shape[0] <= b.offset[0] || b.offset[0] + b.shape[0] <= a.offset[0];
 }
 
-/// What a piece holds of a part, at its place in the saved tensor.
-/// @param row  where the part begins on the saved tensor's first dimension
-std::optional<Piece> piece_of_part(const Piece& piece, const Box& part, std::int64_t row,
-                                   const hf::SavedTensor& form) {
-  if (misses_rows(piece.box, part)) return std::nullopt;
-  const auto common = intersect(piece.box, part);
-  if (!common) return std::nullopt;
+/// Exchanges the dimensions of a piece: `order[i]` comes at place i.
+void reorder(Piece& piece, const Dims& order) {
+  const Piece before = piece;
+  for (std::size_t d = 0; d < order.size(); ++d) {
+    const auto from = static_cast<std::size_t>(order[d]);
+    piece.box.offset[d] = before.box.offset[from];
+    piece.box.shape[d] = before.box.shape[from];
+    piece.strides[d] = before.strides[from];
+  }
+}
+
+/// `dims` with its dimension `at` replaced by these.
+Dims with_factors(const Dims& dims, std::size_t at, const Dims& factors) {
+  std::vector<std::int64_t> sizes(dims.begin(), dims.begin() + at);
+  sizes.insert(sizes.end(), factors.begin(), factors.end());
+  sizes.insert(sizes.end(), dims.begin() + at + 1, dims.end());
+  return Dims(std::span<const std::int64_t>(sizes));
+}
+
+/// A piece as boxes of more dimensions: its interval of the dimension that is split begins and ends
+/// anywhere in them.
+std::vector<Piece> split(const Piece& piece, const hf::SavedPart& part) {
+  const std::size_t dim = part.split;
+  const Dims strides = contiguous_strides(part.factors);
+  const std::int64_t begin = piece.box.offset[dim];
+  std::vector<Piece> pieces;
+  for (const Box& box : boxes_of_range(part.factors, begin, begin + piece.box.shape[dim])) {
+    Piece made = piece;
+    made.offset += (position_of(box.offset, strides) - begin) * piece.strides[dim];
+    made.box = {with_factors(piece.box.offset, dim, box.offset),
+                with_factors(piece.box.shape, dim, box.shape)};
+    Dims steps = strides;
+    for (std::int64_t& step : steps) step *= piece.strides[dim];
+    made.strides = with_factors(piece.strides, dim, steps);
+    pieces.push_back(std::move(made));
+  }
+  return pieces;
+}
+
+/// What a piece holds of a part, at its place in the saved tensor's view.
+/// @param start  where the part begins on the dimension `along`
+void append_pieces(const Piece& piece, const hf::SavedPart& part, std::int64_t start,
+                   const hf::SavedTensor& form, std::vector<Piece>& pieces) {
+  if (misses_rows(piece.box, part.box)) return;
+  const auto common = intersect(piece.box, part.box);
+  if (!common) return;
   Piece made = piece;
   for (std::size_t d = 0; d < common->offset.size(); ++d)
     made.offset += (common->offset[d] - piece.box.offset[d]) * piece.strides[d];
   made.box = *common;
-  for (std::size_t d = 0; d < part.offset.size(); ++d) made.box.offset[d] -= part.offset[d];
-  if (form.is_transposed) {
-    for (Dims* dims : {&made.box.offset, &made.box.shape, &made.strides})
-      std::reverse(dims->begin(), dims->end());
-  } else if (form.is_entry) {
+  for (std::size_t d = 0; d < part.box.offset.size(); ++d)
+    made.box.offset[d] -= part.box.offset[d];
+  if (form.is_entry) {
     made.box = {without_first(made.box.offset), without_first(made.box.shape)};
     made.strides = without_first(made.strides);
-  } else if (!made.box.offset.empty()) {
-    made.box.offset[0] += row;
+    pieces.push_back(std::move(made));
+    return;
   }
-  return made;
+  std::vector<Piece> all;
+  if (part.factors.empty()) all.push_back(std::move(made));
+  else all = split(made, part);
+  for (Piece& one : all) {
+    if (!part.order.empty()) reorder(one, part.order);
+    if (!one.box.offset.empty()) one.box.offset[form.along] += start;
+    pieces.push_back(std::move(one));
+  }
+}
+
+/// How much of the dimension `along` of the view a part takes.
+std::int64_t extent(const hf::SavedPart& part, std::size_t along) {
+  if (part.box.shape.empty()) return 0;
+  const Dims sizes = part.factors.empty()
+                         ? part.box.shape
+                         : with_factors(part.box.shape, part.split, part.factors);
+  return sizes[part.order.empty() ? along : static_cast<std::size_t>(part.order[along])];
 }
 
 bool comes_before(const Piece& a, const Piece& b) {
@@ -61,14 +116,16 @@ bool share_layers(const CatalogTensor& a, const CatalogTensor& b) {
 
 /// Whether a held tensor is saved whole, under its name or another.
 bool is_whole(const hf::SavedTensor& form) {
-  return form.parts.size() == 1 && !form.is_entry && !form.is_transposed;
+  return form.parts.size() == 1 && !form.is_entry && form.view.empty() &&
+         form.parts[0].order.empty();
 }
 
 /// What is folded into a tensor that is cut from a folded one in whole rows; null: it is no such.
 std::shared_ptr<const Fold> cut_fold(const CatalogTensor& held, const hf::SavedTensor& form) {
   const Box& box = form.parts[0].box;
   const Fold& fold = *held.fold;
-  if (form.parts.size() > 1 || form.is_transposed || fold.first_row || fold.expert) return nullptr;
+  const bool is_reordered = !form.view.empty() || !form.parts[0].order.empty();
+  if (form.parts.size() > 1 || is_reordered || fold.first_row || fold.expert) return nullptr;
   const std::size_t row_dim = form.is_entry ? 1 : 0;
   if (form.is_entry != (fold.experts > 0) || box.shape.size() <= row_dim) return nullptr;
   for (std::size_t d = row_dim + 1; d < box.shape.size(); ++d)
@@ -85,7 +142,12 @@ Result<CatalogTensor> make_tensor(const Catalog& catalog, hf::SavedTensor form) 
   tensor.name = std::move(form.name);
   tensor.kind = first.kind;
   tensor.dtype = first.dtype;
-  tensor.shape = std::move(form.shape);
+  if (form.view.empty()) {
+    tensor.shape = form.shape;
+  } else {
+    tensor.shape = form.view;
+    tensor.written_shape = form.shape;
+  }
   tensor.sharding = first.sharding;
   tensor.reduction = first.reduction;
   tensor.divisor = first.divisor;
@@ -96,7 +158,7 @@ Result<CatalogTensor> make_tensor(const Catalog& catalog, hf::SavedTensor form) 
   if (tensor.name != first.name) tensor.made_of = first.name;
   if (is_whole(form) && tensor.shape == first.shape) tensor.fold = first.fold;
   else if (first.fold) tensor.fold = cut_fold(first, form);
-  std::int64_t row = 0;
+  std::int64_t start = 0;
   for (const hf::SavedPart& part : form.parts) {
     const CatalogTensor& held = catalog.tensors[part.held];
     if (held.fold && !tensor.fold)
@@ -110,9 +172,8 @@ Result<CatalogTensor> make_tensor(const Catalog& catalog, hf::SavedTensor form) 
           .expected(fmt::format("as of '{}'", first.name))
           .found(fmt::format("'{}'", held.name));
     for (const Piece& piece : held.pieces)
-      if (auto made = piece_of_part(piece, part.box, row, form))
-        tensor.pieces.push_back(*std::move(made));
-    if (!part.box.shape.empty()) row += part.box.shape[0];
+      append_pieces(piece, part, start, form, tensor.pieces);
+    start += extent(part, form.along);
   }
   std::stable_sort(tensor.pieces.begin(), tensor.pieces.end(), comes_before);
   return tensor;

@@ -1,4 +1,5 @@
-// Experts that lie unevenly on ranks, with replicas and addends, cut out of what holds them.
+// Experts that lie unevenly on ranks, with replicas and addends, cut out of what holds them; rows in
+// another order.
 #include "shardkit/merge/saved_catalog.h"
 
 #include <gmock/gmock.h>
@@ -99,6 +100,38 @@ TEST(SavedCatalog, ExpertsOfPiecesThatCutThem) {
   EXPECT_THAT(values_of(*saved, 5), ElementsAre(20, 21, 22, 23));
   EXPECT_THAT(saved->notes, ElementsAre("as transformers saves this model: 6 tensors cut from or "
                                         "joined of others, 0 under another name"));
+}
+
+TEST(SavedCatalog, RowsThatAlternateAreReadFromPiecesThatCutTheHalves) {
+  // Within an expert, rows 0 and 1 are of the gate, 2 and 3 of the up projection.
+  const auto saved = saved_catalog(
+      source_of({counting("model.llm.layers.0.mlp.experts.gate_up_proj", {{{0, 0, 0}, {1, 3, 2}},
+                                                                          {{0, 3, 0}, {1, 1, 2}},
+                                                                          {{1, 0, 0}, {2, 4, 1}},
+                                                                          {{1, 0, 1}, {2, 4, 1}}})},
+                "inkling_mm_model"),
+      {false});
+  ASSERT_THAT(saved, IsOk());
+  const CatalogTensor& tensor = saved->catalog->tensors[0];
+  EXPECT_EQ(tensor.name, "model.llm.layers.0.mlp.experts.w13_weight");
+  EXPECT_EQ(tensor.shape, (Dims{3, 2, 2, 2}));
+  EXPECT_EQ(tensor.shape_to_write(), (Dims{3, 4, 2}));
+  EXPECT_THAT(values_of(*saved, 0), ElementsAre(0, 1, 4, 5, 2, 3, 6, 7,          //
+                                                8, 9, 12, 13, 10, 11, 14, 15,    //
+                                                16, 17, 20, 21, 18, 19, 22, 23));
+}
+
+TEST(SavedCatalog, ExpertsAreTransposed) {
+  const auto saved = saved_catalog(
+      source_of({counting("layers.0.mixer.experts.down_proj", {{{0, 0, 0}, {3, 1, 2}},
+                                                               {{0, 1, 0}, {3, 3, 2}}})},
+                "nemo_speechlm"),
+      {false});
+  ASSERT_THAT(saved, IsOk());
+  EXPECT_EQ(saved->catalog->tensors[0].shape, (Dims{3, 2, 4}));
+  EXPECT_THAT(values_of(*saved, 0), ElementsAre(0, 2, 4, 6, 1, 3, 5, 7,          //
+                                                8, 10, 12, 14, 9, 11, 13, 15,    //
+                                                16, 18, 20, 22, 17, 19, 21, 23));
 }
 
 TEST(SavedCatalog, AddendsAndReplicasStay) {
