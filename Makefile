@@ -6,6 +6,7 @@
 #   make install   the program and the C++ library, below PREFIX (/usr/local); DESTDIR as usual
 #   make dist      a program for machines with nothing installed, as dist/shardkit-*.tar.gz
 #   make interop   tests against PyTorch, transformers and safetensors, in build/interop-venv
+#   make errors    runs the tests and writes docs/errors.md of what they saw
 #   make bench     times merging and state dict operations against copying the bytes, and looks at
 #                  huge checkpoints; times uploads to a stand-in Hub
 #   make clean     removes build/, dist/ and out/
@@ -16,7 +17,7 @@ INSTALL := tools/install_dependencies.sh
 PREFIX ?= /usr/local
 VENV := build/interop-venv
 
-.PHONY: build demo test install dist interop bench clean
+.PHONY: build demo test install dist interop errors bench clean
 .DEFAULT_GOAL := build
 
 build:
@@ -74,6 +75,12 @@ interop: build $(VENV)/installed
 	cmake --build build -j $(JOBS) --target box_rule state_dict_ops launched_ranks \
 	  example_load_and_gather
 	$(VENV)/bin/python -m pytest -p no:cacheprovider tests/interop
+
+# After `make test`.
+errors:
+	rm -f build/errors.record
+	SHARDKIT_RECORD_ERRORS=$(CURDIR)/build/errors.record ctest --test-dir build -j $(JOBS)
+	python3 tools/errors_page.py build/errors.record
 
 clean:
 	rm -rf build dist out

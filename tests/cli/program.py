@@ -3,6 +3,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -74,6 +75,17 @@ def snapshot(folder):
             for path in sorted(folder.rglob("*"))}
 
 
+def record_error(text):
+    """Adds what the program printed as an error to the file that tools/errors_page.py reads; see
+    testing/matchers.h. The code is not known here."""
+    path = os.environ.get("SHARDKIT_RECORD_ERRORS")
+    found = re.search(r"^shardkit: (.*)$", text, re.M)
+    if path and found:
+        message = found.group(1).replace("\t", " ")
+        with open(path, "a") as log:
+            log.write("?\t%s\t%s\n" % (message, message))
+
+
 class ProgramTest(unittest.TestCase):
     """A test with a folder of its own, in which the program runs."""
 
@@ -89,6 +101,7 @@ class ProgramTest(unittest.TestCase):
         done = subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True,
                               timeout=120, cwd=keywords.pop("cwd", self.folder),
                               stdin=subprocess.DEVNULL, **keywords)
+        record_error(done.stderr)
         if exit_code is not None:
             self.assertEqual(done.returncode, exit_code, "%s\nstdout: %s\nstderr: %s"
                              % (" ".join(map(str, arguments)), done.stdout, done.stderr))
