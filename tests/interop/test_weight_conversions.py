@@ -21,10 +21,6 @@ TABLES = re.findall(r'SaveFamily\{"([\w -]+)",\s+[^,]+,\s+(\{\}|\w+)',
 WORLD_SIZE = 3
 FOLLOWED = set()  # entries of our tables that a case has followed
 SAVED_BY = set()  # entries of transformers' table that a case was saved by
-UNTESTED = {
-    "inkling_mm_model",  # its vision tower asks for SciPy
-    "muse_spark",  # its smallest model has 120 million parameters; saved as it is held
-}
 # Entries of transformers' table that no model is saved by.
 NEVER_SAVED_BY = {
     "legacy",  # of loading alone
@@ -129,7 +125,7 @@ def same_without_a_head():
 def test_every_family_has_a_case():
     need_all_cases()
     assert len(TABLES) > 200
-    assert {name for name, _ in TABLES} - FOLLOWED - UNTESTED - same_without_a_head() == set()
+    assert {name for name, _ in TABLES} - FOLLOWED - same_without_a_head() == set()
 
 
 def has_models(key):
@@ -146,5 +142,5 @@ def test_all_of_transformers_table_is_followed():
     table = conversion_mapping._build_checkpoint_conversion_mapping()
     unsaid = {key for key, conversions in table.items()
               if not all(isinstance(conversion, PrefixChange) for conversion in conversions)}
-    unsaid -= SAVED_BY | UNTESTED | NEVER_SAVED_BY
+    unsaid -= SAVED_BY | NEVER_SAVED_BY
     assert {key for key in unsaid if has_models(key)} == set()
