@@ -320,12 +320,13 @@ void GlooMesh::State::read_notices() {
 
 // Why the call fails in which a connection has turned out to have ended.
 Error GlooMesh::State::gone(const MeshCall& call) {
-  read_notices();
-  if (told && told->call <= call.number) return told->error;
+  // Notices are read after this: a rank that gives one and goes in between has not just left.
   std::vector<int> left;
   for_each_peer([&](int peer, Peer&) {
     if (broken(peer)) left.push_back(peer);
   });
+  read_notices();
+  if (told && told->call <= call.number) return told->error;
   return Error(ErrorCode::kPeer, fmt::format("{}: {} {} left the group", call.op,
                                              left.size() == 1 ? "rank" : "ranks",
                                              fmt::join(left, ", ")));
