@@ -4,14 +4,15 @@
     errors_page.py RECORD    write the page; RECORD is a file that tests wrote ($SHARDKIT_RECORD_ERRORS)
     errors_page.py --check   hold the page against the source; exit 1 where they differ
 
-A message is a text that stands in the source where an Error is made, or where a function that makes
-one is given it. Texts that are chosen or put together elsewhere are not found so; what tests saw of
-them is on the page, too. `make errors` runs the tests and writes the page.
+A message that no test can bring about stands in UNSEEN with the reason. What tests saw of texts that are put together elsewhere is on the page, too. `make errors`
+runs the tests and writes the page.
 """
 import collections
 import pathlib
 import re
 import sys
+
+from error_messages import messages
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "errors.md"
@@ -33,51 +34,26 @@ INTRODUCTION = """# Errors
 What shardkit says when something is wrong, by the code of the error, which tells what to do; the exit
 code is the program's. "..." stands for what is filled in. The example is what a test saw: the
 sentence, then the place as far as it is known (tensor, expected, found, file, offset in bytes).
-Rows without a message are texts that are put together in the program. "-" stands where no test shows
-an example here. [troubleshooting.md](troubleshooting.md) answers what people run into.
+Rows without a message are texts that are put together in the program. Where no test can bring a
+message about, the reason stands in brackets. [troubleshooting.md](troubleshooting.md) answers what people run into.
 
 Made from the source and the tests by `make errors`; a test holds it against the source."""
 NONE = "-"
+# Messages that no test can bring about, each with why.
+UNSEEN = {
+}
 LONGEST = 400
 
-STRING = r'"(?:[^"\\]|\\.)*"'
-CODE = r"ErrorCode::k(\w+)"
-# Error(ErrorCode::kX, "..."), Error error(...), return {ErrorCode::kX, "..."}, with fmt::format() or std::string().
-MAKING = re.compile(CODE + r",\s*(?:[\w:]+\(\s*)?((?:%s\s*)+)" % STRING)
-# Error corrupt(std::string what, ...) {
-MAKER = re.compile(r"^ *(?:inline |static )*Error (\w+)\(([^{;]*?)\)[^{;()]*\{(.*?)^ *\}", re.M | re.S)
 
-
-def snake(code):
-    return re.sub(r"(?<!^)([A-Z])", r"_\1", code).lower()
-
-
-def unquoted(literals):
-    text = "".join(part[1:-1] for part in re.findall(STRING, literals))
-    return re.sub(r"\\(.)", lambda m: {"n": "\n"}.get(m.group(1), m.group(1)), text)
-
-
-def sources():
+def sources(of_tests):
+    """{path: text} of the library and the program, or of their tests."""
+    found = {}
     for folder in ("src/shardkit", "cli"):
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".h", ".cc") and "testing" not in path.parts and not re.search(
-                    r"_(test|fuzz|bench|test_util)$", path.stem):
-                yield path.read_text()
-
-
-def messages():
-    """{(code, text)}: texts with {} where something is filled in."""
-    found = set()
-    for source in sources():
-        for code, literals in MAKING.findall(source):
-            found.add((snake(code), unquoted(literals)))
-        for name, parameters, body in MAKER.findall(source):
-            codes = set(re.findall(CODE, body))
-            if len(codes) == 1 and "string" in parameters:
-                calls = re.compile(r"\b%s\(\s*(?:[\w:]+\(\s*)?((?:%s\s*)+)" % (name, STRING))
-                for literals in calls.findall(source):
-                    found.add((snake(*codes), unquoted(literals)))
-    return {(code, text) for code, text in found if re.search("[a-z]{3}", re.sub(r"{[^}]*}", "", text))}
+            is_test = "testing" in path.parts or re.search(r"_(test|fuzz|bench|test_util)$", path.stem)
+            if path.suffix in (".h", ".cc") and bool(is_test) == of_tests:
+                found[path] = path.read_text()
+    return found
 
 
 def pattern_of(text):
@@ -89,6 +65,12 @@ def pattern_of(text):
 def shown(text):
     """A text of the source in a table's cell."""
     return cell(re.sub(r"\{[^{}]*\}", "...", text))
+
+
+def fits(text, example):
+    """Whether the example of a cell can be of this message."""
+    plain = cell(text.replace("`", "'"))
+    return pattern_of(plain).search(example) is not None
 
 
 def cell(text):
@@ -117,54 +99,69 @@ def read_record(path):
     return {code: sorted(lines, key=lambda line: (len(line[1]), line)) for code, lines in seen.items()}
 
 
-def rows(code, found, seen):
+def rows(code, found, made_by_tests, seen, seen_printed):
     """(message, example) of one code: what the source has, then what tests saw besides."""
-    rest = list(seen)
+    patterns = [pattern_of(text) for c, text in found | made_by_tests if c == code]
     for text in sorted(text for c, text in found if c == code):
         pattern = pattern_of(text)
-        fitting = [line for line in rest if pattern.search(line[0])]
-        yield shown(text), fitting[0][1] if fitting else None
-    patterns = [pattern_of(text) for c, text in found if c == code]
+        yield text, next((message for what, message in seen + seen_printed if pattern.search(what)), None)
     told = set()
-    for what, message in rest:
+    for what, message in seen:
         kind = re.sub(r"'[^']*'|\d+", "...", what)
         if kind not in told and not any(pattern.search(what) for pattern in patterns):
             told.add(kind)
             yield "", message
 
 
+def example_cell(text, example):
+    if example:
+        return "`%s`" % cell(example).replace("`", "'")
+    return "(%s)" % UNSEEN[text] if text in UNSEEN else NONE
+
+
 def write_page(seen):
-    found, lines = messages(), [INTRODUCTION]
+    found, made_by_tests = messages(sources(of_tests=False)), messages(sources(of_tests=True))
+    lines = [INTRODUCTION]
     for code, (meaning, exit_code) in CODES.items():
         lines += ["", "## " + code, "", "Exit code %d: %s." % (exit_code, meaning), "",
                   "| message | example |", "|---|---|"]
-        for text, example in rows(code, found, seen.get(code, [])):
-            lines.append("| %s | %s |" % (text, "`%s`" % cell(example).replace("`", "'") if example else NONE))
+        for text, example in rows(code, found, made_by_tests, seen.get(code, []), seen.get("?", [])):
+            lines.append("| %s | %s |" % (shown(text), example_cell(text, example)))
     PAGE.write_text("\n".join(lines) + "\n")
 
 
-def check():
-    on_page, code = collections.defaultdict(dict), None
+def read_page():
+    """{(code, message as shown): example cell}."""
+    on_page, code = {}, None
     for line in PAGE.read_text().splitlines():
         if line.startswith("## "):
             code = line[3:]
         elif line.startswith("| ") and not line.startswith("| message"):
             text, example = re.split(r" ?(?<!\\)\| ?", line)[1:3]
             if text:
-                on_page[code][text] = example
-    wrong = []
-    found = collections.defaultdict(set)
-    for code, text in messages():
-        found[code].add(shown(text))
-    for code in CODES:
-        wrong += ["lacks: %s: %s" % (code, text) for text in found[code] - on_page[code].keys()]
-        wrong += ["has what the source has not: %s: %s" % (code, text)
-                  for text in on_page[code].keys() - found[code]]
-    without = sum(example == NONE for texts in on_page.values() for example in texts.values())
+                on_page[code, text] = example
+    return on_page
+
+
+def check():
+    on_page = read_page()
+    found = {(code, shown(text)): text for code, text in messages(sources(of_tests=False))}
+    wrong = ["lacks: %s: %s" % key for key in found.keys() - on_page.keys()]
+    wrong += ["has what the source has not: %s: %s" % key for key in on_page.keys() - found.keys()]
+    for key in found.keys() & on_page.keys():
+        example = on_page[key]
+        if example == NONE:
+            continue
+        elif example.startswith("("):
+            if example != example_cell(found[key], None):
+                wrong.append("gives another reason than tools/errors_page.py: %s: %s" % key)
+        elif not example.endswith("...`") and not fits(found[key], example.strip("`")):
+            wrong.append("has an example that does not fit: %s: %s" % key)
+    wrong += ["(UNSEEN in tools/errors_page.py) has a reason for no message: " + text
+              for text in UNSEEN.keys() - set(found.values())]
     for line in sorted(wrong):
         print("docs/errors.md " + line)
-    print("%d messages, %d without an example, %d differences from the source"
-          % (sum(map(len, found.values())), without, len(wrong)))
+    print("%d messages, %d faults of the page" % (len(found), len(wrong)))
     if wrong:
         print("`make errors` writes the page anew")
     return 1 if wrong else 0
