@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "shardkit/layout/sharding.h"
 #include "shardkit/testing/matchers.h"
@@ -100,6 +102,45 @@ TEST(DecideCutOrder, ThreeUnevenShardsMayBeUndecidable) {
       sharding_of({2, 2, 3}, {StridedShard{0, 6}, Shard{0}, Shard{0}}, {24});
   EXPECT_TRUE(same_elements(even));
   EXPECT_EQ(decide_cut_order(even, recorded(even, CutOrder::kSpec)).value(), CutOrder::kSpec);
+}
+
+TEST(DecideCutOrder, AnOrderThatNothingIsKnownToStoreIsRefused) {
+  const Sharding sharding =
+      sharding_of({2, 3, 2}, {StridedShard{0, 6}, Shard{0}, Shard{0}}, {14});
+  // Rows by plain shards over mesh dims 2, 0, 1; neither the placements nor FSDP2 have that order.
+  std::vector<LocalShape> stored;
+  for (const std::int64_t rank : sharding.mesh->ranks()) {
+    const Dims at = *sharding.mesh->coordinate_of(rank);
+    std::int64_t rows = 14;
+    for (const auto& [mesh_dim, pieces] : {std::pair{2, 2}, std::pair{0, 2}, std::pair{1, 3}}) {
+      const std::int64_t chunk = (rows + pieces - 1) / pieces;
+      rows = std::clamp(rows - chunk * at[static_cast<std::size_t>(mesh_dim)], std::int64_t{0},
+                        chunk);
+    }
+    stored.push_back({at, {rows}});
+  }
+  EXPECT_THAT(decide_cut_order(sharding, stored),
+              Fails(ErrorCode::kIncomplete, "only an unknown order of shards fits"));
+}
+
+TEST(DecideCutOrder, DimensionsOfOneTensorFollowOneOrder) {
+  const Sharding sharding = sharding_of(
+      {4, 2, 4, 2}, {StridedShard{0, 2}, Shard{0}, StridedShard{1, 2}, Shard{1}}, {9, 9});
+  std::vector<LocalShape> mixed = recorded(sharding, CutOrder::kSpec);
+  const std::vector<LocalShape> physical = recorded(sharding, CutOrder::kPhysical);
+  for (std::size_t i = 0; i < mixed.size(); ++i) mixed[i].shape[1] = physical[i].shape[1];
+  EXPECT_THAT(decide_cut_order(sharding, mixed),
+              Fails(ErrorCode::kIncomplete,
+                    "dimension 1 was cut: it follows another order than an earlier dimension"));
+}
+
+TEST(DecideCutOrder, TooManyUnevenShardsToTryAreRefused) {
+  const Sharding sharding =
+      sharding_of({2, 2, 2, 2, 2, 2, 2},
+                  {StridedShard{0, 64}, Shard{0}, Shard{0}, Shard{0}, Shard{0}, Shard{0}, Shard{0}},
+                  {129});
+  EXPECT_THAT(decide_cut_order(sharding, recorded(sharding, CutOrder::kSpec)),
+              Fails(ErrorCode::kIncomplete, "7 shards do not divide it"));
 }
 
 TEST(DecideCutOrder, NeverNamesAnOrderThatHoldsOtherElements) {
