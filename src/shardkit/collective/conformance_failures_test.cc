@@ -17,8 +17,10 @@ constexpr auto kInvalid = ErrorCode::kInvalidArgument;
 /// What a rank saw, told where only a Status goes: an error if it is not what it should be.
 Status expect_failure(const Status& status, ErrorCode code, const std::string& text) {
   if (status.ok()) return expect(false, "a failure, not success");
-  if (status.error().code() == code && status.error().message().find(text) != std::string::npos)
+  if (status.error().code() == code && status.error().message().find(text) != std::string::npos) {
+    testing::record_expected(status.error());
     return {};
+  }
   return expect(false, "a failure with '" + text + "', not " + status.error().message());
 }
 
