@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "shardkit/base/random_number.h"
@@ -32,12 +33,16 @@ class FileDescriptor {
   int number_;
 };
 
-Error system_error(std::string_view what, std::string_view name, int number) {
-  const bool full = number == ENOSPC || number == ENOMEM || number == EFBIG;
-  return Error(full ? ErrorCode::kLimit : ErrorCode::kIo,
-               fmt::format("{}{}", what, full ? ": there is no room" : ""))
+Error system_error(ErrorCode code, std::string_view what, std::string_view name, int number) {
+  return Error(code, fmt::format("{}: {}", what, std::generic_category().message(number)))
       .in_file(name)
       .from_system(number);
+}
+
+Error not_created(std::string_view name, int number) {
+  const bool full = number == ENOSPC || number == ENOMEM || number == EFBIG;
+  return full ? system_error(ErrorCode::kLimit, "no room for shared memory", name, number)
+              : system_error(ErrorCode::kIo, "cannot create shared memory", name, number);
 }
 
 // What lies behind a name of ours is memory of this library's making.
@@ -53,16 +58,15 @@ Result<SharedMemory> SharedMemory::create(std::uint64_t bytes) {
   const pid_t owner = ::getpid();
   std::string name = fmt::format("{}{}-{:016x}", kPrefix, owner, number);
   const FileDescriptor file(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (file.number() < 0) return system_error("cannot create shared memory", name, errno);
+  if (file.number() < 0) return not_created(name, errno);
   SharedMemory memory(std::move(name), bytes, owner);
-  if (bytes > static_cast<std::uint64_t>(INT64_MAX))
-    return system_error("cannot create shared memory", memory.name_, EFBIG);
+  if (bytes > static_cast<std::uint64_t>(INT64_MAX)) return not_created(memory.name_, EFBIG);
   int result = 0;
   if (bytes > 0)
     do {
       result = ::posix_fallocate(file.number(), 0, static_cast<off_t>(bytes));
     } while (result == EINTR);
-  if (result != 0) return system_error("cannot create shared memory", memory.name_, result);
+  if (result != 0) return not_created(memory.name_, result);
   SHARDKIT_TRY(memory.map(file.number()));
   return memory;
 }
@@ -76,7 +80,7 @@ Result<SharedMemory> SharedMemory::open(const std::string& name, std::uint64_t b
     return Error(ErrorCode::kNotFound, "no process owns shared memory of this name").in_file(name);
   struct stat info {};
   if (file.number() < 0 || ::fstat(file.number(), &info) != 0)
-    return system_error("cannot open shared memory", name, errno);
+    return system_error(ErrorCode::kIo, "cannot open shared memory", name, errno);
   if (static_cast<std::uint64_t>(info.st_size) != bytes)
     return Error(ErrorCode::kInvalidArgument, "the shared memory has another size")
         .in_file(name)
@@ -91,7 +95,8 @@ Status SharedMemory::map(int file) {
   if (bytes_ == 0) return {};
   void* data = ::mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_SHARED,
                       file, 0);
-  if (data == MAP_FAILED) return system_error("cannot map shared memory", name_, errno);
+  if (data == MAP_FAILED)
+    return system_error(ErrorCode::kLimit, "no addresses for shared memory", name_, errno);
   data_ = static_cast<std::byte*>(data);
   return {};
 }

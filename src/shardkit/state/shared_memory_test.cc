@@ -1,8 +1,11 @@
 // Shared memory between processes: the same bytes, checked sizes, no name that outlives its owner.
 #include "shardkit/state/shared_memory.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -121,11 +124,36 @@ TEST(SharedMemory, NoBytesHaveANameToo) {
 
 TEST(SharedMemory, AFullMachineIsAnErrorAndLeavesNoName) {
   EXPECT_THAT(SharedMemory::create(std::uint64_t{1} << 62),
-              Fails(ErrorCode::kLimit, "there is no room"));
-  EXPECT_THAT(SharedMemory::create(UINT64_MAX), Fails(ErrorCode::kLimit, "there is no room"));
+              Fails(ErrorCode::kLimit, "no room for shared memory"));
+  EXPECT_THAT(SharedMemory::create(UINT64_MAX), Fails(ErrorCode::kLimit, "no room for shared memory"));
   EXPECT_THAT(make_cpu_tensor(DType::kInt8, {std::int64_t{1} << 62}, {.share_memory = true}),
-              Fails(ErrorCode::kLimit, "there is no room"));
+              Fails(ErrorCode::kLimit, "no room for shared memory"));
   EXPECT_EQ(own_names(), 0);
+}
+
+TEST(SharedMemory, WhatTheSystemRefusesIsAnError) {
+  const SharedMemory memory = SharedMemory::create(4).value();
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const rlimit none{0, usual.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto created = SharedMemory::create(4);
+  const auto opened = SharedMemory::open(memory.name(), 4);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
+  EXPECT_THAT(created, Fails(ErrorCode::kIo, "cannot create shared memory: Too many open files"));
+  EXPECT_THAT(opened, Fails(ErrorCode::kIo, "cannot open shared memory: Too many open files"));
+}
+
+TEST(SharedMemory, MoreThanTheAddressesOfAProcessIsAnError) {
+  constexpr std::uint64_t kBytes = std::uint64_t{1} << 61;
+  const std::string name = fmt::format("/shardkit-{}-{:x}", ::getpid(), kBytes);
+  const int file = ::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  ASSERT_GE(file, 0);
+  EXPECT_EQ(::ftruncate(file, static_cast<off_t>(kBytes)), 0);  // takes no memory
+  EXPECT_THAT(SharedMemory::open(name, kBytes),
+              Fails(ErrorCode::kLimit, "no addresses for shared memory"));
+  EXPECT_EQ(::shm_unlink(name.c_str()), 0);
+  EXPECT_EQ(::close(file), 0);
 }
 
 TEST(SharedMemory, EachTensorOfAStateDictHasAName) {
