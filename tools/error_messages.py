@@ -12,7 +12,7 @@ CODE = re.compile(r"ErrorCode::k(\w+),")
 # Error corrupt(std::string what, ...) {   or   const auto wrong = [&](std::string_view what) {
 MAKER = re.compile(
     r"^ *(?:(?:inline |static )*Error (?:\w+::)*(\w+)|(?:const )?auto (\w+) = \[[^\]]*\])"
-    r"\(([^{;]*?)\)[^{;()]*\{(.*?)^ *\}", re.M | re.S)
+    r"\(([^{;]*?)\)[^{;()]*\{", re.M)
 CONSTANT = r"constexpr (?:std::string_view|const char\*|char) %s(?:\[\])?(?: = |\{)((?:%s\s*)+)"
 OPENING, CLOSING = "([{", ")]}"
 
@@ -41,6 +41,10 @@ def split_at(text, separators):
             start = i + 1
         i += 1
     return [part.strip() for part in parts + [text[start:i]]]
+
+
+def body_of(maker):
+    return split_at(maker.string[maker.end():], "")[0]
 
 
 def unquoted(literals):
@@ -73,8 +77,9 @@ def texts_of_term(term, values):
         arguments = split_at(term[call.end():], ",")
         texts = texts_of(arguments[0], values)
         for argument in arguments[1:]:
-            filled = texts_of(argument, values) if name_of(argument) in values else ["\0"]
-            texts = [re.sub(r"\{[^{}]*\}", lambda _: more, text, count=1) for text in texts for more in filled]
+            filled = values.get(name_of(argument), ["{}"])
+            texts = [re.sub(r"\{[^{}]*\}", lambda _: more.replace("{}", "\0"), text, count=1)
+                     for text in texts for more in filled]
         return [text.replace("\0", "{}") for text in texts]
     return values.get(name_of(term), ["{}"])
 
@@ -85,9 +90,14 @@ def constants_before(source, at):
             re.findall(CONSTANT % (r"(\w+)", STRING), source[:at])}
 
 
-def is_message(text):
-    """Not only what is filled in, or a prefix of it: "zip: {}"."""
-    return re.search("[a-z]{3}", re.sub(r"^[\w' ]+: \{\}$|\{[^}]*\}", "", text)) is not None
+def says_something(text):
+    """Not only what is filled in."""
+    return re.search("[a-z]{3}", re.sub(r"\{[^}]*\}", "", text)) is not None
+
+
+def is_prefix(text):
+    """Only goes before what is filled in: "zip: {}", "{}: rank {}: {}"."""
+    return re.fullmatch(r"[\w'{}: ]*: \{\}|\{\}", text) is not None
 
 
 def names_of(parameters):
@@ -103,18 +113,17 @@ def calls_of(name, source, defined):
 
 def told_by_calls(maker, sources):
     """{(code, text)} of a function that only puts a code, or a prefix, to the text that it is given."""
-    name, parameters, body = maker.group(1) or maker.group(2), names_of(maker.group(3)), maker.group(4)
-    made = [(code.group(1), split_at(body[code.end():], ",;")[0]) for code in CODE.finditer(body)]
-    if len(made) != 1 or any(map(is_message, texts_of(made[0][1], constants_before(body, len(body))))):
+    name, parameters, body = maker.group(1) or maker.group(2), names_of(maker.group(3)), body_of(maker)
+    made = [(snake(code.group(1)), split_at(body[code.end():], ",;")[0]) for code in CODE.finditer(body)]
+    if not any(is_prefix(text) for _, expression in made for text in texts_of(expression, {})):
         return set()
-    code, expression = made[0]
     found = set()
     for source in sources:
         for at, arguments in calls_of(name, source, maker):
             known = constants_before(source, at)
             values = {p: texts_of(a, known) for p, a in zip(parameters, arguments)}
-            found |= {(snake(code), text) for text in texts_of(expression, values)}
-    return {(code, text) for code, text in found if is_message(text)}
+            found |= {(code, text) for code, expression in made for text in texts_of(expression, values)}
+    return {(code, text) for code, text in found if says_something(text)}
 
 
 def messages(sources):
@@ -128,11 +137,12 @@ def messages(sources):
             name = maker.group(1) or maker.group(2)
             texts = told_by_calls(maker, beside if name in in_headers else [source])
             if texts:
-                told.append(maker.span(4))
+                start = source.index(body_of(maker), maker.end())
+                told.append((start, start + len(body_of(maker))))
                 found |= texts
         for code in CODE.finditer(source):
             if not any(start <= code.start() < end for start, end in told):
                 expression = split_at(source[code.end():], ",;")[0]
                 found |= {(snake(code.group(1)), text)
                           for text in texts_of(expression, constants_before(source, code.start()))}
-    return {(code, text.strip()) for code, text in found if is_message(text)}
+    return {(code, text.strip()) for code, text in found if says_something(text)}
