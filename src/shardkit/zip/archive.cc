@@ -71,7 +71,7 @@ Result<DirectoryPlace> read_zip64_end(const RandomAccessFile& file, std::uint64_
     return corrupt("the end record and the zip64 end record disagree", end_offset);
   if (place.offset > offset || place.bytes != offset - place.offset)
     return corrupt("the directory does not reach the zip64 end record", offset)
-        .found(fmt::format("offset {}, {} bytes", place.offset, place.bytes));
+        .found(fmt::format("{} bytes from {} on", place.bytes, place.offset));
   return place;
 }
 
@@ -100,7 +100,7 @@ Result<DirectoryPlace> find_directory(const RandomAccessFile& file) {
     return corrupt("the end record counts entries in two ways", end_offset);
   if (place.offset > end_offset || place.bytes != end_offset - place.offset)
     return corrupt("the directory does not reach the end record", end_offset)
-        .found(fmt::format("offset {}, {} bytes", place.offset, place.bytes));
+        .found(fmt::format("{} bytes from {} on", place.bytes, place.offset));
   return place;
 }
 
@@ -150,7 +150,8 @@ Result<DirectoryEntry64> parse_entry(Record directory, std::size_t at, std::uint
       directory.text(at + kDirectoryEntryBytes + static_cast<std::size_t>(name_bytes),
                      static_cast<std::size_t>(extra_bytes));
   if (!apply_zip64_extra(Record(std::as_bytes(std::span(extra))), numbers))
-    return named(corrupt("an entry's extra fields do not hold what they must", offset));
+    return named(corrupt(
+        "a directory entry's extra fields are broken or lack its 64-bit sizes", offset));
   if (numbers.compressed != numbers.uncompressed)
     return named(corrupt("a stored entry has two sizes", offset));
   entry.bytes = numbers.uncompressed;

@@ -22,6 +22,8 @@ using shardkit::testing::Fails;
 using shardkit::testing::IsOk;
 using shardkit::testing::source_path;
 using shardkit::testing::TempDir;
+using namespace std::string_literals;
+using namespace std::string_view_literals;
 
 Result<Archive> open_path(const std::string& path) {
   SHARDKIT_ASSIGN(const auto file, posix_file_system().open(path));
@@ -77,6 +79,9 @@ class AnnouncedFile : public BytesFile {
 const std::string_view kLocal("PK\3\4", 4);
 const std::string_view kDescriptor("PK\7\x8", 4);
 const std::string_view kCentral("PK\1\2", 4);
+const std::string_view kEnd64("PK\6\6", 4);
+const std::string_view kLocator("PK\6\7", 4);
+const std::string_view kEnd("PK\5\6", 4);
 
 TEST(Archive, LocalHeadersAreAnnouncedBeforeTheyAreRead) {
   const std::string bytes = sample([](Writer& writer) -> Status {
@@ -181,6 +186,8 @@ TEST(Archive, LocalHeadersMustAgree) {
               Fails(ErrorCode::kCorrupt, "belong to no entry"));
   EXPECT_THAT(open_bytes(replaced(bytes, second, "XX")),
               Fails(ErrorCode::kCorrupt, "no local header"));
+  EXPECT_THAT(open_bytes(replaced(bytes, second + 18, std::string(8, '\xff'))),
+              Fails(ErrorCode::kCorrupt, "a local header's extra fields are broken"));
   EXPECT_THAT(open_bytes(replaced(bytes, record(bytes, kDescriptor) + 8, "\x6")),
               Fails(ErrorCode::kCorrupt, "data descriptor is not the directory's"));
 }
@@ -205,12 +212,70 @@ TEST(Archive, DirectoryTricks) {
               Fails(ErrorCode::kCorrupt, "a local header has no room"));
   EXPECT_THAT(open_bytes(replaced(bytes, first + 42, "\x1")),
               Fails(ErrorCode::kCorrupt, "data before the first entry"));
+  EXPECT_THAT(open_bytes(replaced(bytes, second, "XX")),
+              Fails(ErrorCode::kCorrupt, "a directory entry is missing"));
+  EXPECT_THAT(open_bytes(replaced(bytes, second + 28, "\xff")),
+              Fails(ErrorCode::kCorrupt, "a directory entry leaves the directory"));
+  EXPECT_THAT(open_bytes(replaced(bytes, first + 24, std::string(4, '\xff'))),
+              Fails(ErrorCode::kCorrupt, "a directory entry's extra fields are broken"));
+  EXPECT_THAT(open_bytes(replaced(bytes, first + 20, "\xff\0\0\0\xff"sv)),
+              Fails(ErrorCode::kCorrupt, "overlaps what follows it: found entry 'a/first'"));
+  EXPECT_THAT(open_bytes(replaced(bytes, second + 43, "\xff")),
+              Fails(ErrorCode::kCorrupt, "in or after the directory: found entry 'a/second'"));
+}
+
+TEST(Archive, EndRecordsMustAgree) {
+  const std::string bytes = sample();
+  const std::size_t wide = record(bytes, kEnd64);
+  const std::size_t end = record(bytes, kEnd);
+  const auto fails = [](const std::string& changed, const char* says) {
+    EXPECT_THAT(open_bytes(changed), Fails(ErrorCode::kCorrupt, says));
+  };
+  fails(replaced(bytes, wide + 24, "\x3"), "the zip64 end record counts entries in two ways");
+  fails(replaced(bytes, end + 10, "\x3"), "the end record and the zip64 end record disagree");
+  fails(replaced(replaced(bytes, wide + 40, "\x1"), end + 12, std::string(4, '\xff')),
+        "the directory does not reach the zip64 end record: found 1 bytes from 154 on");
+  const auto counting = [&](std::string_view entries) {
+    return replaced(replaced(replaced(replaced(bytes, wide + 24, entries), wide + 32, entries),
+                             end + 8, entries), end + 10, entries);
+  };
+  fails(counting("\x1"), "the directory holds more than its entries");
+  fails(counting("\x9"), "more entries than the directory can hold: found 9");
+  fails(bytes.substr(record(bytes, kLocator)), "the zip64 end records do not fit");
+
+  const std::string narrow = bytes.substr(0, wide) + bytes.substr(end);  // numbers of 32 bits
+  ASSERT_THAT(open_bytes(narrow), IsOk());
+  const std::size_t narrow_end = record(narrow, kEnd);
+  fails(replaced(narrow, narrow_end + 8, "\x3"), "the end record counts entries in two ways");
+  fails(replaced(narrow, narrow_end + 12, "\x1"),
+        "the directory does not reach the end record: found 1 bytes from 154 on");
+}
+
+/// A file of a hole and an end record, which says that the hole is the directory.
+TEST(Archive, TheDirectoryIsBounded) {
+  const TempDir dir;
+  auto file = posix_file_system().create(dir / "big.zip").value();
+  const std::uint64_t bytes = Archive::kMaxDirectoryBytes + 1;
+  const std::string end = "PK\5\6\0\0\0\0\0\0\0\0\1\0\0\x10\0\0\0\0\0\0"s;
+  file->write_at(bytes, std::as_bytes(std::span(end))).value();
+  file->close().value();
+  EXPECT_THAT(open_path(dir / "big.zip"),
+              Fails(ErrorCode::kLimit, "the directory is too large: expected at most 268435456 "
+                                       "bytes, found 268435457"));
 }
 
 TEST(Archive, NamesThatLeaveTheFolder) {
-  for (const std::string_view name : {"../x", "a/../../x", "/etc/x", "a\\b", "a/.."})
-    EXPECT_THAT(open_bytes(sample([name](Writer& w) { return w.add(name, "x"); })),
-                Fails(ErrorCode::kUnsafe, std::string(name)));
+  const std::pair<std::string_view, const char*> kFaults[] = {
+      {"../x", "a name that leaves its folder: found entry '../x'"},
+      {"a/../../x", "a name that leaves its folder: found entry 'a/../../x'"},
+      {"a/..", "a name that leaves its folder: found entry 'a/..'"},
+      {"/etc/x", "an absolute name: found entry '/etc/x'"},
+      {"a\\b", "a name with a backslash: found entry 'a\\b'"},
+      {"a\0b"sv, "a name with a zero byte"},
+      {"", "an entry without a name"}};
+  for (const auto& [name, fault] : kFaults)
+    EXPECT_THAT(open_bytes(sample([name = name](Writer& w) { return w.add(name, "x"); })),
+                Fails(ErrorCode::kUnsafe, fault));
 }
 
 TEST(Archive, TwoEntriesOfOneName) {

@@ -53,7 +53,7 @@ Status check_numbers(Record header, std::string_view extra, const DirectoryEntry
   if (described && crc == 0 && numbers.compressed == 0 && numbers.uncompressed == 0) return {};
   const bool wide = numbers.compressed == kIn64 || numbers.uncompressed == kIn64;
   if (wide && !apply_zip64_extra(Record(std::as_bytes(std::span(extra))), numbers))
-    return corrupt("a local header's extra fields do not hold its sizes", entry,
+    return corrupt("a local header's extra fields are broken or lack its 64-bit sizes", entry,
                    entry.header_offset);
   if (crc != entry.crc32 || numbers.compressed != entry.bytes ||
       numbers.uncompressed != entry.bytes)
@@ -124,6 +124,9 @@ Result<std::vector<Entry>> read_local_headers(const RandomAccessFile& file,
   Window window(file, directory);
   if ((listed.empty() ? directory : listed.front().header_offset) != 0)
     return Error(ErrorCode::kCorrupt, "zip: data before the first entry").at_offset(0);
+  if (!listed.empty() && listed.back().header_offset >= directory)
+    return corrupt("an entry lies in or after the directory", listed.back(),
+                   listed.back().header_offset);
   constexpr std::size_t kAnnounced = 2048;  // entries
   std::size_t announced = 0;
   for (std::size_t i = 0; i < listed.size(); ++i) {
@@ -131,8 +134,6 @@ Result<std::vector<Entry>> read_local_headers(const RandomAccessFile& file,
       announce(file, listed[announced]);
     const DirectoryEntry64& entry = listed[i];
     const std::uint64_t next = i + 1 < listed.size() ? listed[i + 1].header_offset : directory;
-    if (entry.header_offset > directory || next > directory)
-      return corrupt("an entry lies in or after the directory", entry, entry.header_offset);
     SHARDKIT_ASSIGN(const std::uint64_t data, read_header(window, entry, next));
     SHARDKIT_TRY(check_descriptor(window, entry, data + entry.bytes, next));
     entries.push_back({entry.name, entry.header_offset, data, entry.bytes, entry.crc32});
