@@ -439,7 +439,7 @@ Status Machine::step_refused(Opcode code) const {
 
 Result<Graph> parse(std::string data, const ParseOptions& options) {
   if (data.size() > kMaxPickleBytes)
-    return Error(ErrorCode::kLimit, "pickle: too large")
+    return Error(ErrorCode::kLimit, "pickle: it is too large")
         .at_offset(options.base_offset)
         .expected(fmt::format("at most {} bytes", kMaxPickleBytes))
         .found(std::to_string(data.size()));

@@ -210,6 +210,8 @@ TEST(Parse, GlobalsOffTheListAreNamed) {
   EXPECT_THAT(parse("cm\nf\n.", {}), Fails(ErrorCode::kUnsafe, "allow list"));
   EXPECT_THAT(read("K\x01K\x02\x93."), Fails(ErrorCode::kCorrupt, "name is no string"));
   EXPECT_THAT(read("cm\nC\n}b."), Fails(ErrorCode::kUnsafe, "an attempt to change a global"));
+  EXPECT_THAT(read("c\xff\nf\n."), Fails(ErrorCode::kCorrupt, "name is not UTF-8"));
+  EXPECT_THAT(read("cm\n\xff\n."), Fails(ErrorCode::kCorrupt, "name is not UTF-8"));
   EXPECT_THAT(read("\x82\x01."), Fails(ErrorCode::kUnsafe, "extension code"));
 }
 
@@ -231,14 +233,20 @@ TEST(Parse, NonsenseIsCorrupt) {
   EXPECT_THAT(read("t."), Fails(ErrorCode::kCorrupt, "no mark"));
   EXPECT_THAT(read("N(\x85."), Fails(ErrorCode::kCorrupt, "more than the stack holds"))
       << "TUPLE1 may not reach below the mark";
-  EXPECT_THAT(read("NNa."), Fails(ErrorCode::kCorrupt, "takes none"));
-  EXPECT_THAT(read("]NNs."), Fails(ErrorCode::kCorrupt, "takes none"));
+  EXPECT_THAT(read("NNa."), Fails(ErrorCode::kCorrupt, "items added to an object that takes none"));
+  EXPECT_THAT(read("]NNs."), Fails(ErrorCode::kCorrupt, "pairs set in an object that takes none"));
+  EXPECT_THAT(read("cm\nC\n)RNNsNa."), Fails(ErrorCode::kCorrupt, "an object that holds pairs"));
+  EXPECT_THAT(read("cm\nC\n)RNaNNs."), Fails(ErrorCode::kCorrupt, "an object that holds items"));
+  EXPECT_THAT(read("cm\nC\n)N\x92."), Fails(ErrorCode::kCorrupt, "that are no dict: offset 1007"));
   EXPECT_THAT(read("}(Nu."), Fails(ErrorCode::kCorrupt, "a key without a value"));
   EXPECT_THAT(read("N)R."), Fails(ErrorCode::kCorrupt, "no global"));
   EXPECT_THAT(read("cm\nf\nNR."), Fails(ErrorCode::kCorrupt, "no tuple"));
   EXPECT_THAT(read("NNb."), Fails(ErrorCode::kCorrupt, "takes none"));
   EXPECT_THAT(read("cm\nC\n)RNbNb."), Fails(ErrorCode::kCorrupt, "a second state"));
   EXPECT_THAT(read("\x95\xff\0\0\0\0\0\0\0N."s), Fails(ErrorCode::kCorrupt, "a frame"));
+  EXPECT_THAT(read("NI12."), Fails(ErrorCode::kCorrupt, "a line without an end: offset 1001"));
+  EXPECT_THAT(read("Np1x\n."), Fails(ErrorCode::kCorrupt, "a memo index that is no number"));
+  EXPECT_THAT(read("g-1\n."), Fails(ErrorCode::kCorrupt, "a memo index that is no number"));
   EXPECT_THAT(read("X\xff\xff\xff\x7f."), Fails(ErrorCode::kCorrupt, "middle of an opcode"));
   EXPECT_THAT(read("\x8b\xff\xff\xff\xff."), Fails(ErrorCode::kCorrupt, "middle"));
 }
@@ -261,6 +269,9 @@ TEST(Parse, ObjectsAndStackAreBounded) {
   EXPECT_THAT(small("(" + std::string(101, 'N') + "l."), Fails(ErrorCode::kLimit, "too many"));
   EXPECT_THAT(small("(N" + std::string(101, '2') + "l."), Fails(ErrorCode::kLimit, "the stack"));
   EXPECT_THAT(small("(" + std::string(99, 'N') + "l."), IsOk());
+  EXPECT_THAT(read(std::string(kMaxPickleBytes + 1, 'N')),
+              Fails(ErrorCode::kLimit, "it is too large: expected at most 268435456 bytes, found "
+                                       "268435457, offset 1000"));
 }
 
 /// A memo bomb, where each list holds the last one twice, costs what its bytes do.
