@@ -127,7 +127,7 @@ Result<FileLayout> lay_out(std::span<const TensorSpec> tensors,
     SHARDKIT_ASSIGN(const std::uint64_t bytes, checked_bytes(tensors[i]));
     const auto end = checked_add(at, bytes);
     if (!end)
-      return Error(ErrorCode::kInvalidArgument, "the file is too large")
+      return Error(ErrorCode::kInvalidArgument, "the tensors are too large for one file")
           .of_tensor(tensors[i].name);
     SHARDKIT_ASSIGN(const std::string text, entry(tensors[i], at, *end));
     json += ',';

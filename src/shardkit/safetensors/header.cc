@@ -97,9 +97,10 @@ class HeaderBuilder : public json::Events {
   bool seen_offsets_ = false;
 };
 
+/// Of the places that take only some kinds of values: the document begins with '{', and a member of
+/// an entry that safetensors does not define may be anything.
 Error HeaderBuilder::unexpected(std::string_view found) const {
   switch (place_) {
-    case Place::kStart: return corrupt("the header is no JSON object").found(found);
     case Place::kMetadata:
       return corrupt("__metadata__ is no object of strings").found(found);
     case Place::kEntry: return corrupt("a tensor's entry is no object").of_tensor(record_.name)
@@ -107,10 +108,9 @@ Error HeaderBuilder::unexpected(std::string_view found) const {
     case Place::kDtype: return corrupt("dtype is no string").of_tensor(record_.name).found(found);
     case Place::kShape:
       return corrupt("shape is no array of sizes").of_tensor(record_.name).found(found);
-    case Place::kOffsets:
+    default:  // kOffsets
       return corrupt("data_offsets is no array of two positions").of_tensor(record_.name)
           .found(found);
-    default: return corrupt("a part of the header is out of place").found(found);
   }
 }
 

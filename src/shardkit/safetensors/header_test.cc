@@ -124,11 +124,14 @@ TEST(SafetensorsHeader, SaysWhatIsWrong) {
   EXPECT_THAT(result("metadata twice"), Fails(kCorrupt, "__metadata__ comes twice"));
   EXPECT_THAT(result("metadata of an int"), Fails(kCorrupt, "no object of strings"));
   EXPECT_THAT(result("no dtype"), Fails(kCorrupt, "missing: tensor 'a'"));
+  EXPECT_THAT(result("dtype a number"), Fails(kCorrupt, "dtype is no string: tensor 'a'"));
   EXPECT_THAT(result("unknown dtype"), Fails(ErrorCode::kUnsupported, "element type U4"));
   EXPECT_THAT(result("F6_E2M3"), Fails(ErrorCode::kUnsupported, "F6_E2M3"));
   EXPECT_THAT(result("F4 of odd rows"), Fails(ErrorCode::kUnsupported, "last size is odd"));
   EXPECT_THAT(result("negative size"), Fails(kCorrupt, "found a negative number"));
   EXPECT_THAT(result("shape of a float"), Fails(kCorrupt, "shape is no array of sizes"));
+  EXPECT_THAT(result("shape of 2^63"),
+              Fails(kCorrupt, "a size in shape overflows: tensor 'a', found 9223372036854775808"));
   EXPECT_THAT(result("size overflows"), Fails(kCorrupt, "the shape overflows: tensor 'a'"));
   EXPECT_THAT(result("one offset"), Fails(kCorrupt, "found 1 numbers"));
   EXPECT_THAT(result("three offsets"), Fails(kCorrupt, "found a third number"));
