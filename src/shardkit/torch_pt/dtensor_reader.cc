@@ -160,7 +160,9 @@ Result<Placement> DTensorReader::read_placement(ObjectId id) const {
       return objects_.error(ErrorCode::kUnsupported, "a placement with an unknown attribute", id)
           .found(fmt::format("'{}' of {}", name, objects_.full_name(call->callee)));
   if (call->args.size() > names.size())
-    return objects_.error(ErrorCode::kUnsupported, "a placement with unknown arguments", id);
+    return objects_.error(ErrorCode::kUnsupported, "a placement with unknown arguments", id)
+        .expected(fmt::format("at most {}", names.size()))
+        .found(fmt::format("{} for {}", call->args.size(), objects_.full_name(call->callee)));
   const auto part = [&](std::size_t i) -> std::optional<ObjectId> {
     const auto named = attributes.find(names[i]);
     if (named) return named;
@@ -189,7 +191,7 @@ Result<ReduceOp> DTensorReader::read_reduce_op(ObjectId id) const {
   const pickle::Graph& graph = objects_.graph();
   if (graph.kind(id) == Kind::kString) {
     if (const auto op = reduce_op_from_name(graph.text(id))) return *op;
-    return objects_.error(ErrorCode::kUnsupported, "a Partial of an unknown operation", id)
+    return objects_.error(ErrorCode::kUnsupported, "a Partial with an unknown reduce_op", id)
         .found(graph.text(id));
   }
   if (graph.kind(id) != Kind::kNew) return objects_.unexpected("a reduce_op", "a str or enum", id);
@@ -205,7 +207,7 @@ Result<ReduceOp> DTensorReader::read_reduce_op(ObjectId id) const {
   constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kProduct, ReduceOp::kMin,
                                ReduceOp::kMax};
   if (number < 0 || number >= static_cast<std::int64_t>(std::size(kOps)))
-    return objects_.error(ErrorCode::kUnsupported, "a Partial of an unknown operation", id)
+    return objects_.error(ErrorCode::kUnsupported, "a Partial with an unknown reduce_op", id)
         .found(std::to_string(number));
   return kOps[number];
 }
@@ -217,7 +219,9 @@ Status DTensorReader::read_shard_order(const PtAttributes& spec, Sharding& shard
   if (!order || objects_.is_none(*order)) return {};
   const auto flag = spec.find("use_strided_shard_as_shard_order");
   if (flag && objects_.graph().kind(*flag) == Kind::kBool && objects_.graph().boolean(*flag))
-    return objects_.error(ErrorCode::kCorrupt, "a spec gives its order of cutting twice", *order);
+    return objects_.error(
+        ErrorCode::kCorrupt,
+        "a DTensorSpec states its shard order twice, beside and in its placements", *order);
   SHARDKIT_ASSIGN(const auto entries, objects_.sequence(*order, "a spec's shard_order"));
   SHARDKIT_TRY(objects_.charge(entries.size() * sizeof(ShardOrder), *order));
   std::vector<ShardOrder> read;

@@ -11,6 +11,7 @@
 #include "shardkit/testing/bytes_file.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/tree_text.h"
+#include "shardkit/torch_pt/pickled_test_util.h"
 #include "shardkit/torch_pt/reader.h"
 #include "shardkit/zip/writer.h"
 
@@ -123,6 +124,16 @@ TEST(Hostile, PicklesInBytesStayBytes) {
             "b:" + testing::TreePrinter::hex(inner));
 }
 
+TEST(Hostile, EncodedBytesAreLatin1) {
+  const auto encoded = [](const char* text, const char* encoding) {
+    return read(pickle(pickled::call("_codecs", "encode",
+                                     {pickled::text(text), pickled::text(encoding)})));
+  };
+  EXPECT_THAT(encoded("\u00e9", "latin1"), IsOk());
+  EXPECT_THAT(encoded("\u20ac", "latin1"), Fails(ErrorCode::kCorrupt, "a character above 255"));
+  EXPECT_THAT(encoded("x", "utf-8"), Fails(ErrorCode::kUnsupported, "latin1: found utf-8"));
+}
+
 TEST(Hostile, GetattrReachesOnlyNestedClasses) {
   const auto getattr = [](std::string_view of, std::string_view name, std::string_view attribute) {
     return pickle([&](pickle::Writer& w) {
@@ -166,6 +177,13 @@ TEST(Hostile, ViewsMustLieInTheirStorages) {
   EXPECT_THAT(view({.size = {1 << 30}, .stride = {0}}), IsOk()) << "stride 0 repeats one element";
 }
 
+TEST(Hostile, TensorsAreRebuiltFromAllArguments) {
+  const auto rebuilt = pickled::call("torch._utils", "_rebuild_tensor_v2", {pickled::none()});
+  EXPECT_THAT(read(pickle(pickled::dict({{"w", rebuilt}}))),
+              Fails(ErrorCode::kCorrupt, "too few or too many arguments: tensor 'w', expected 6 to "
+                                         "7, found 1 for torch._utils._rebuild_tensor_v2"));
+}
+
 TEST(Hostile, StoragesMustHaveTheSizeTheyState) {
   const auto sized = [](std::int64_t count, std::size_t bytes) {
     return read(tensor_pickle({.count = count}), {{"data/0", std::string(bytes, 'x')}});
@@ -204,17 +222,18 @@ TEST(Hostile, RecordsOfTheArchive) {
   EXPECT_THAT(read(none, {{"version", "x"}}), Fails(ErrorCode::kCorrupt, "no number"));
   EXPECT_THAT(read(none, {{"constants.pkl", ""}}), Fails(ErrorCode::kUnsupported, "TorchScript"));
   EXPECT_THAT(read(none, {{"../../etc/passwd", "x"}}), Fails(ErrorCode::kUnsafe, "leaves its"));
-  BytesOutput two;
-  zip::Writer writer(two);
-  writer.add("a/data.pkl", none).value();
-  writer.add("b/data.pkl", none).value();
-  writer.finish().value();
-  EXPECT_THAT(read_pt(BytesFile(two.bytes())), Fails(ErrorCode::kUnsupported, "two names"));
-  BytesOutput other;
-  zip::Writer other_writer(other);
-  other_writer.add("x.npy", "data").value();
-  other_writer.finish().value();
-  EXPECT_THAT(read_pt(BytesFile(other.bytes())), Fails(ErrorCode::kUnsupported, "a zip archive"));
+  const auto named = [&none](const std::vector<const char*>& names) {
+    BytesOutput file;
+    zip::Writer writer(file);
+    for (const char* name : names) writer.add(name, none).value();
+    writer.finish().value();
+    return read_pt(BytesFile(file.bytes()));
+  };
+  EXPECT_THAT(named({"a/data.pkl", "b/data.pkl"}), Fails(ErrorCode::kUnsupported, "two names"));
+  EXPECT_THAT(named({"x.npy"}), Fails(ErrorCode::kUnsupported, "a zip archive, but not one"));
+  EXPECT_THAT(named({"a/x.npy"}), Fails(ErrorCode::kUnsupported, "a zip archive without data.pkl"));
+  EXPECT_THAT(named({"a/.data/serialization_id"}),
+              Fails(ErrorCode::kCorrupt, "no data.pkl: torch.save did not finish"));
 }
 
 TEST(Hostile, OneKeyTwice) {

@@ -122,7 +122,10 @@ Result<RankArray> place(PtObjects& objects, const std::vector<Axis>& axes,
   const auto bad = [&](std::string what) {
     return objects.error(ErrorCode::kCorrupt, std::move(what), at);
   };
-  if (axes.size() > Dims::kMaxDims) return bad("a mesh has too many dimensions");
+  if (axes.size() > Dims::kMaxDims)
+    return objects.error(ErrorCode::kLimit, "a mesh has too many dimensions", at)
+        .expected(fmt::format("at most {}", Dims::kMaxDims))
+        .found(std::to_string(axes.size()));
   Axis steps;
   Dims shape(axes.size(), 1);
   std::int64_t total = 1;
@@ -239,7 +242,8 @@ Status note_origin(PtObjects& objects, const PtAttributes& attributes,
   if (attributes.find("_parent_mesh")) origin.before_strided_shard = true;
   SHARDKIT_ASSIGN(const auto rank, writing_rank(objects, attributes, own_rank, made));
   if (rank && origin.rank && *rank != *origin.rank)
-    return objects.error(ErrorCode::kCorrupt, "two meshes of the file are of different ranks", mesh)
+    return objects
+        .error(ErrorCode::kCorrupt, "two meshes of the file were written by different ranks", mesh)
         .expected(fmt::format("rank {}", *origin.rank))
         .found(fmt::format("rank {}", *rank));
   if (rank) origin.rank = rank;
@@ -254,7 +258,8 @@ Result<DeviceMesh> read_mesh(PtObjects& objects, TensorReader& tensors, ObjectId
   SHARDKIT_ASSIGN(const PtAttributes attributes, objects.attributes(mesh, "a mesh"));
   const auto device = either(attributes, "device_type", "_device_type");
   if (!device)
-    return objects.error(ErrorCode::kUnsupported, "a mesh without a device type", mesh);
+    return objects.error(ErrorCode::kUnsupported, "a mesh without a device type", mesh)
+        .expected("an attribute '_device_type'");
   SHARDKIT_ASSIGN(const auto device_type, objects.string(*device, "a mesh's device type"));
   SHARDKIT_TRY(objects.charge(device_type.size(), *device));
   SHARDKIT_ASSIGN(auto names,

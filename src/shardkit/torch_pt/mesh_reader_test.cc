@@ -3,75 +3,20 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "shardkit/pickle/writer.h"
-#include "shardkit/testing/bytes_file.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/tree_text.h"
-#include "shardkit/torch_pt/reader.h"
-#include "shardkit/zip/writer.h"
+#include "shardkit/torch_pt/pickled_test_util.h"
 
 namespace shardkit {
 namespace {
 
-using testing::BytesFile;
-using testing::BytesOutput;
+using namespace pickled;
 using testing::Fails;
 using testing::IsOk;
-using Write = std::function<void(pickle::Writer&)>;
-using Attributes = std::vector<std::pair<std::string, Write>>;
-
-Write text(std::string value) {
-  return [value](pickle::Writer& w) { w.string(value); };
-}
-Write number(std::int64_t value) {
-  return [value](pickle::Writer& w) { w.integer(value); };
-}
-Write none() {
-  return [](pickle::Writer& w) { w.none(); };
-}
-Write boolean(bool value) {
-  return [value](pickle::Writer& w) { w.boolean(value); };
-}
-Write tuple(std::vector<Write> items) {
-  return [items](pickle::Writer& w) {
-    w.mark();
-    for (const Write& item : items) item(w);
-    w.tuple();
-  };
-}
-Write ints(std::vector<std::int64_t> values) {
-  std::vector<Write> items;
-  for (const std::int64_t value : values) items.push_back(number(value));
-  return tuple(std::move(items));
-}
-Write object(std::string module, std::string name, Attributes attributes) {
-  return [=](pickle::Writer& w) {
-    w.global(module, name);
-    w.empty_tuple();
-    w.new_object();
-    w.empty_dict();
-    w.mark();
-    for (const auto& [key, value] : attributes) {
-      w.string(key);
-      value(w);
-    }
-    w.set_items();
-    w.build();
-  };
-}
-Write call(std::string module, std::string name, std::vector<Write> args) {
-  return [=](pickle::Writer& w) {
-    w.global(module, name);
-    tuple(args)(w);
-    w.reduce();
-  };
-}
 
 const std::string kPlacements = "torch.distributed.tensor.placement_types";
 
@@ -101,46 +46,19 @@ struct Spec {
   Attributes more = {};
 };
 
-Result<PtFile> read(const Write& root) {
-  pickle::Writer w;
-  root(w);
-  BytesOutput file;
-  zip::Writer writer(file);
-  writer.add("archive/data.pkl", std::move(w).finish()).value();
-  writer.add("archive/data/0", std::string(48, 'x')).value();
-  writer.finish().value();
-  return read_pt(BytesFile(file.bytes()));
+/// A DTensor of 8 x 3 elements, 4 x 3 of them local.
+Write dtensor_of(Attributes spec) {
+  return wrapper(global("torch.distributed.tensor", "DTensor"), {8, 3}, {3, 1},
+                 tuple({none(),
+                        dict({{"_local_tensor", floats({4, 3}, {3, 1})},
+                              {"_spec", object("torch.distributed.tensor._dtensor_spec",
+                                               "DTensorSpec", std::move(spec))}})}));
 }
 
-/// A DTensor of 8 x 3 elements, 4 x 3 of them local.
 Write dtensor(const Spec& spec) {
   Attributes attributes = {{"mesh", spec.mesh}, {"placements", tuple(spec.placements)}};
   attributes.insert(attributes.end(), spec.more.begin(), spec.more.end());
-  const Write local = call(
-      "torch._utils", "_rebuild_tensor_v2",
-      {[](pickle::Writer& w) {
-         tuple({text("storage"),
-                [](pickle::Writer& v) { v.global("torch", "FloatStorage"); },
-                text("0"), text("cuda:0"), number(12)})(w);
-         w.persistent_id();
-       },
-       number(0), ints({4, 3}), ints({3, 1}), boolean(false), none()});
-  const Write type = [](pickle::Writer& w) { w.global("torch.distributed.tensor", "DTensor"); };
-  const Write state = [=](pickle::Writer& w) {
-    w.empty_dict();
-    w.mark();
-    w.string("_local_tensor");
-    local(w);
-    w.string("_spec");
-    object("torch.distributed.tensor._dtensor_spec", "DTensorSpec", attributes)(w);
-    w.set_items();
-  };
-  return call("torch._tensor", "_rebuild_from_type_v2",
-              {[](pickle::Writer& w) { w.global("torch._utils", "_rebuild_wrapper_subclass"); },
-               type,
-               tuple({type, [](pickle::Writer& w) { w.global("torch", "float32"); }, ints({8, 3}),
-                      ints({3, 1}), number(0), none(), none(), boolean(false)}),
-               tuple({none(), state})});
+  return dtensor_of(std::move(attributes));
 }
 
 std::string sharding_of(const Spec& spec) {
@@ -188,6 +106,8 @@ TEST(MeshForms, WhatIsMissingOrContradictory) {
     EXPECT_THAT(read(dtensor({of, {shard(0)}})), Fails(code, says));
   };
   fails(mesh({}), ErrorCode::kUnsupported, "a mesh in an unknown form");
+  fails(object("torch.distributed.device_mesh", "DeviceMesh", {}), ErrorCode::kUnsupported,
+        "a mesh without a device type: expected an attribute '_device_type'");
   fails(mesh({{"_layout", layout}}), ErrorCode::kUnsupported, "an attribute '_rank_map'");
   fails(mesh({{"_layout", layout}, {"_rank_map", ints({0, 1, 2, 3})}}), ErrorCode::kCorrupt,
         "which slice it is");
@@ -199,6 +119,12 @@ TEST(MeshForms, WhatIsMissingOrContradictory) {
   fails(mesh({{"_layout", layout}, {"_rank_map", ints({0, 1})}, {"_rank", number(1)},
               {"_coordinate_on_dim", ints({0})}}),
         ErrorCode::kCorrupt, "contradicts its own rank's coordinate");
+  fails(mesh({{"_layout", layout}, {"_rank_map", ints({0, 1})}, {"_coordinate_on_dim", ints({2})}}),
+        ErrorCode::kCorrupt,
+        "coordinate is outside of it: expected a coordinate in mesh shape [2], found [2]");
+  const std::vector<std::pair<Write, Write>> axes(65, {ints({}), ints({})});
+  fails(mesh({{"_layout", layout_c(axes)}, {"_rank_map", ints({0})}}), ErrorCode::kLimit,
+        "a mesh has too many dimensions: expected at most 64, found 65");
   fails(mesh({{"_layout", layout_b(ints({4, 4}), ints({1, 1}))}, {"_rank_map", ints({0, 1})}}),
         ErrorCode::kCorrupt, "more places than there are ranks");
   fails(mesh({{"_layout", layout_b(ints({2, 2}), ints({1, 1}))},
@@ -214,15 +140,46 @@ TEST(MeshForms, WhatIsMissingOrContradictory) {
   fails(mesh({{"_layout", layout}, {"_rank_map", ints({1, 1})}}), ErrorCode::kCorrupt, "");
 }
 
-/// A tuple of one item so many times.
-Write repeated(Write item, int times) {
-  return [item, times](pickle::Writer& w) {
-    w.mark();
-    item(w);
-    const std::uint32_t first = w.put();
-    for (int i = 1; i < times; ++i) w.get(first);
-    w.tuple();
+TEST(MeshForms, RanksInATensor) {
+  const auto fails = [](const Write& ranks, ErrorCode code, const std::string& says) {
+    const Write made = mesh({{"_layout", layout_b(ints({2}), ints({1}))}, {"_rank_map", ranks}});
+    EXPECT_THAT(read(dict({{"w", dtensor({made, {shard(0)}})}})), Fails(code, says));
   };
+  const Write six = storage("LongStorage", 6);
+  fails(floats({2}, {1}), ErrorCode::kCorrupt,
+        "a mesh's ranks are no integers: tensor 'w', found float32");
+  fails(tensor(storage("LongStorage", 2, "meta"), {2}, {1}), ErrorCode::kCorrupt,
+        "a mesh's ranks have no data (meta device): tensor 'w'");
+  fails(tensor(six, {49}, {0}), ErrorCode::kCorrupt, "a mesh's ranks repeat (a stride of 0)");
+  fails(tensor(six, {(1 << 20) + 1}, {0}), ErrorCode::kLimit,
+        "a mesh of too many ranks: tensor 'w', expected at most 1048576, found 1048577");
+}
+
+TEST(MeshForms, AFileIsOfOneRank) {
+  const auto of_rank = [](std::int64_t rank) {
+    return dtensor({mesh({{"_layout", layout_b(ints({2}), ints({1}))},
+                          {"_rank_map", ints({0, 1})},
+                          {"_rank", number(rank)}}),
+                    {shard(0)}});
+  };
+  EXPECT_THAT(read(dict({{"v", of_rank(1)}, {"w", of_rank(1)}})), IsOk());
+  EXPECT_THAT(read(dict({{"v", of_rank(1)}, {"w", of_rank(0)}})),
+              Fails(ErrorCode::kCorrupt, "two meshes of the file were written by different ranks: "
+                                         "tensor 'w', expected rank 1, found rank 0"));
+}
+
+TEST(MeshForms, DifferentMeshesAreBounded) {
+  Attributes tensors;
+  for (std::int64_t rank = 0; rank <= 4096; ++rank)
+    tensors.emplace_back("w" + std::to_string(rank),
+                         dtensor({mesh({{"_layout", layout_b(ints({1}), ints({1}))},
+                                        {"_rank_map", ints({rank})}}),
+                                  {shard(0)}}));
+  EXPECT_THAT(read(dict(tensors)),
+              Fails(ErrorCode::kLimit,
+                    "too many different meshes: tensor 'w4096', expected at most 4096"));
+  tensors.pop_back();
+  EXPECT_THAT(read(dict(tensors)), IsOk());
 }
 
 TEST(MeshForms, WhatUnfoldsWithoutEnd) {
@@ -256,9 +213,7 @@ TEST(Specs, Placements) {
   EXPECT_EQ(of(object("torch.distributed._tensor.placement_types", "_Partial",
                       {{"reduce_op", [](pickle::Writer& w) {
                           call("__builtin__", "getattr",
-                               {[](pickle::Writer& v) {
-                                  v.global("torch.distributed.distributed_c10d", "ReduceOp");
-                                },
+                               {global("torch.distributed.distributed_c10d", "ReduceOp"),
                                 text("RedOpType")})(w);
                           w.empty_tuple();
                           w.new_object();
@@ -271,7 +226,10 @@ TEST(Specs, Placements) {
     EXPECT_THAT(read(dtensor({kLine, {placement}})), Fails(code, says));
   };
   fails(object(kPlacements, "Partial", {{"reduce_op", text("bor")}}), ErrorCode::kUnsupported,
-        "found bor");
+        "a Partial with an unknown reduce_op: found bor");
+  fails(call(kPlacements, "Shard", {number(0), number(1)}), ErrorCode::kUnsupported,
+        "a placement with unknown arguments: expected at most 1, found 2 for "
+        "torch.distributed.tensor.placement_types.Shard");
   fails(object(kPlacements, "Shard", {{"dim", number(0)}, {"sizes", ints({1})}}),
         ErrorCode::kUnsupported, "'sizes' of torch.distributed.tensor.placement_types.Shard");
   fails(object(kPlacements, "Shard", {}), ErrorCode::kCorrupt, "an attribute 'dim'");
@@ -300,15 +258,18 @@ TEST(Specs, ShapesAndOrders) {
     EXPECT_THAT(read(dtensor({square, {shard(0), shard(0)}, std::move(more)})),
                 Fails(ErrorCode::kCorrupt, says));
   };
+  EXPECT_THAT(read(dtensor_of({{"mesh", square}})),
+              Fails(ErrorCode::kUnsupported,
+                    "a DTensorSpec in an unknown form: expected attributes 'mesh' and "
+                    "'placements'"));
   fails({{"shard_order", tuple({entry(0, {1})})}}, "shard_order");
   fails({{"shard_order", tuple({entry(0, {1, 0})})},
          {"use_strided_shard_as_shard_order", boolean(true)}},
-        "twice");
+        "states its shard order twice");
   const auto meta = [](Write shape) {
     return [shape](pickle::Writer& w) {
       w.global("torch.distributed.tensor._dtensor_spec", "TensorMeta");
-      tuple({call("torch", "Size", {shape}), ints({3, 1}),
-             [](pickle::Writer& v) { v.global("torch", "float32"); }})(w);
+      tuple({call("torch", "Size", {shape}), ints({3, 1}), global("torch", "float32")})(w);
       w.new_object();
     };
   };

@@ -102,10 +102,14 @@ Error PtObjects::error(ErrorCode code, std::string what, ObjectId at) const {
 }
 
 Error PtObjects::unexpected(std::string_view what, std::string_view expected, ObjectId at) const {
+  const Kind kind = graph_.kind(at);
+  std::string found(kind_text(kind));
+  if (kind == Kind::kGlobal) found = full_name(at);
+  if (kind == Kind::kTuple || kind == Kind::kList)
+    found += fmt::format(" of {}", graph_.items(at).size());
   return error(ErrorCode::kCorrupt, fmt::format("{} is not what it must be", what), at)
       .expected(expected)
-      .found(graph_.kind(at) == Kind::kGlobal ? full_name(at)
-                                              : std::string(kind_text(graph_.kind(at))));
+      .found(found);
 }
 
 Result<std::int64_t> PtObjects::integer(ObjectId id, std::string_view what) const {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
-#include <functional>
 #include <vector>
 
 #include "shardkit/base/checked_math.h"
@@ -81,7 +81,7 @@ Status PtRecords::check_names() {
   }
   pickle_ = archive_.find(prefix_ + "data.pkl");
   if (!pickle_ && archive_.find(prefix_ + ".data/serialization_id"))
-    return error(ErrorCode::kCorrupt, "the archive has no data.pkl: torch.save failed half way");
+    return error(ErrorCode::kCorrupt, "the archive has no data.pkl: torch.save did not finish");
   if (!pickle_)
     return error(ErrorCode::kUnsupported,
                  "the file is a zip archive without data.pkl: not one that torch.save wrote");
@@ -148,12 +148,8 @@ Result<std::shared_ptr<const Storage>> PtRecords::storage(std::string_view key, 
 }
 
 Result<std::string> PtRecords::read_storage(const Storage& storage) const {
-  const Storage* first = storages_->data();
-  const std::less<const Storage*> before;
-  if (before(&storage, first) || !before(&storage, first + storages_->size()))
-    return error(ErrorCode::kCorrupt, "a tensor whose numbers are needed has no data");
-  return zip::read_entry(*file_, *entry_of_storage_[static_cast<std::size_t>(&storage - first)],
-                         kSmallStorageBytes);
+  const auto place = static_cast<std::size_t>(&storage - storages_->data());
+  return zip::read_entry(*file_, *entry_of_storage_[place], kSmallStorageBytes);
 }
 
 }  // namespace shardkit

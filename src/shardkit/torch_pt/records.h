@@ -41,7 +41,8 @@ class PtRecords {
   Result<std::shared_ptr<const Storage>> storage(std::string_view key, std::int64_t count,
                                                  std::int64_t item_bytes);
 
-  /// The bytes of a small storage from storage(), CRC checked. @error kLimit, kCorrupt, kIo
+  /// The bytes of a small storage, CRC checked. REQUIRES: storage() returned it.
+  /// @error kLimit, kCorrupt, kIo
   Result<std::string> read_storage(const Storage& storage) const;
 
   std::uint32_t directory_crc() const { return archive_.directory_crc(); }

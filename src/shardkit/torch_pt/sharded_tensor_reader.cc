@@ -20,7 +20,7 @@ Result<ObjectId> required(PtObjects& objects, const PtAttributes& attributes,
                           std::string_view name, ObjectId at) {
   if (const auto found = attributes.find(name)) return *found;
   return objects.error(ErrorCode::kCorrupt,
-                       fmt::format("a part of a ShardedTensor has no '{}'", name), at);
+                       fmt::format("a part of a ShardedTensor has no attribute '{}'", name), at);
 }
 
 /// The rank in "rank:3/cuda:0"; -1 if the text names none (a worker's name, a plain device).
@@ -51,6 +51,10 @@ Result<std::int64_t> read_rank(PtObjects& objects, ObjectId placement) {
   return rank_of_device(objects.graph().text(call->args[0]));
 }
 
+std::string place_text(const Box& box) {
+  return fmt::format("offset {}, size {}", to_string(box.offset), to_string(box.shape));
+}
+
 Result<ShardMetadata> read_shard_metadata(PtObjects& objects, ObjectId id,
                                           const Dims& shape) {
   if (!objects.is_a(id, GlobalRole::kShardMetadata))
@@ -68,7 +72,7 @@ Result<ShardMetadata> read_shard_metadata(PtObjects& objects, ObjectId id,
   const auto bad = [&] {
     return objects.error(ErrorCode::kCorrupt, "a shard that does not lie in its tensor", id)
         .expected(fmt::format("inside shape {}", to_string(shape)))
-        .found(fmt::format("offset {}, size {}", to_string(box.offset), to_string(box.shape)));
+        .found(place_text(box));
   };
   if (box.offset.size() != shape.size() || box.shape.size() != shape.size()) return bad();
   const auto count = element_count(box.shape);
@@ -181,7 +185,8 @@ Result<ShardedTensor> read_sharded_tensor(
   bool nested = false;
   SHARDKIT_ASSIGN(const auto local, objects.sequence(parts[0], "a ShardedTensor's local shards"));
   if (!local.empty() && tensor.shards.size() > kMaxLookups / local.size())
-    return objects.error(ErrorCode::kLimit, "a ShardedTensor of too many shards", parts[0]);
+    return objects.error(ErrorCode::kLimit, "a ShardedTensor of too many shards", parts[0])
+        .found(fmt::format("{} local ones of {}", local.size(), tensor.shards.size()));
   for (const ObjectId shard : local) {
     if (!objects.is_a(shard, GlobalRole::kLocalShard))
       return objects.unexpected("a local shard", "a Shard", shard);
@@ -195,8 +200,9 @@ Result<ShardedTensor> read_sharded_tensor(
         std::any_of(tensor.shards.begin(), tensor.shards.end(),
                     [&read](const ShardMetadata& other) { return other.box == read.box; });
     if (!is_listed)
-      return objects.error(ErrorCode::kCorrupt, "a local shard that the metadata does not list",
-                           where);
+      return objects
+          .error(ErrorCode::kCorrupt, "a local shard that the metadata does not list", where)
+          .found(place_text(read.box));
     SHARDKIT_TRY(objects.charge(sizeof(ShardedTensor::LocalShard), shard));
     SHARDKIT_ASSIGN(Value value, read_value(data));
     if (auto* inner = value.get_if<ShardedTensor>()) {

@@ -92,7 +92,8 @@ Status TensorReader::check_metadata(ObjectId metadata) const {
     const bool off = graph.kind(items[i + 1]) == Kind::kBool && !graph.boolean(items[i + 1]);
     if (!off)
       return objects_
-          .error(ErrorCode::kUnsupported, "a tensor whose data is not its numbers", metadata)
+          .error(ErrorCode::kUnsupported,
+                 "a tensor whose data are not its values (resolve_conj, resolve_neg)", metadata)
           .found(fmt::format("metadata '{}'", name));
   }
   return {};
@@ -103,7 +104,8 @@ Result<Tensor> TensorReader::rebuild(const PtCall& call, ObjectId at) {
   const auto check_count = [&](std::size_t least, std::size_t most) -> Status {
     if (args.size() >= least && args.size() <= most) return {};
     return objects_
-        .error(ErrorCode::kCorrupt, "a rebuilding function with another number of arguments", at)
+        .error(ErrorCode::kCorrupt, "a tensor that is rebuilt from too few or too many arguments",
+               at)
         .expected(fmt::format("{} to {}", least, most))
         .found(fmt::format("{} for {}", args.size(), objects_.full_name(call.callee)));
   };
@@ -153,15 +155,15 @@ Result<Tensor> TensorReader::bare_storage(ObjectId persistent_id) {
 Result<std::vector<std::int64_t>> TensorReader::read_integers(const Tensor& tensor,
                                                               ObjectId at) const {
   if (!is_integer(tensor.dtype) || tensor.dtype == DType::kUInt64)
-    return objects_.error(ErrorCode::kCorrupt, "ranks that are no integers", at)
+    return objects_.error(ErrorCode::kCorrupt, "a mesh's ranks are no integers", at)
         .found(torch_name(tensor.dtype));
   if (tensor.storage->is_meta())
-    return objects_.error(ErrorCode::kCorrupt, "ranks without data (meta device)", at);
+    return objects_.error(ErrorCode::kCorrupt, "a mesh's ranks have no data (meta device)", at);
   SHARDKIT_ASSIGN(const std::string bytes, records_.read_storage(*tensor.storage));
   const auto count = static_cast<std::size_t>(tensor.numel());
   // A view may repeat elements (stride 0), so that its size is bounded by nothing in the file.
   if (count > bytes.size())
-    return objects_.error(ErrorCode::kCorrupt, "ranks that repeat", at);
+    return objects_.error(ErrorCode::kCorrupt, "a mesh's ranks repeat (a stride of 0)", at);
   std::vector<std::int64_t> values;
   values.reserve(count);
   Dims index(tensor.shape.size(), 0);

@@ -252,7 +252,8 @@ Result<Value> TreeBuilder::bytes_call(const PtCall& call, ObjectId id) {
   SHARDKIT_ASSIGN(const auto text, objects_.string(call.args[0], "encoded bytes"));
   SHARDKIT_ASSIGN(const auto encoding, objects_.string(call.args[1], "an encoding"));
   if (call.args.size() > 2 || (encoding != "latin1" && encoding != "latin-1"))
-    return objects_.error(ErrorCode::kUnsupported, "bytes in another encoding than latin1", id);
+    return objects_.error(ErrorCode::kUnsupported, "bytes in another encoding than latin1", id)
+        .found(encoding);
   SHARDKIT_TRY(objects_.charge(text.size(), id));
   auto bytes = latin1(graph.text(call.args[0]));
   if (!bytes) return objects_.error(ErrorCode::kCorrupt, "bytes with a character above 255", id);

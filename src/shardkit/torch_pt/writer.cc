@@ -64,7 +64,9 @@ class TreeWriter {
   Status write(const std::string& held) { return out_.string(held), Status(); }
   Status write(const Bytes& held) { return out_.bytes(held.data), Status(); }
   Status write(const BigInt& held) {
-    if (held.bytes.size() > 255) return Error(ErrorCode::kUnsupported, "an int of over 255 bytes");
+    if (held.bytes.size() > 255)
+      return Error(ErrorCode::kUnsupported, "an int of over 255 bytes is not written to .pt files")
+          .found(fmt::format("{} bytes", held.bytes.size()));
     out_.big_integer(held.bytes);
     return {};
   }
@@ -273,7 +275,8 @@ class TreeWriter {
     const DeviceMesh& mesh = *held;
     for (const std::int64_t rank : mesh.ranks())
       if (rank > std::numeric_limits<std::int32_t>::max())
-        return Error(ErrorCode::kUnsupported, "a mesh with a rank beyond 32 bits");
+        return Error(ErrorCode::kUnsupported, "a mesh with a rank beyond 32 bits")
+            .found(fmt::format("rank {}", rank));
     begin_object("torch.distributed.device_mesh", "DeviceMesh");
     out_.string("_device_type");
     out_.string(mesh.device_type());

@@ -116,6 +116,13 @@ TEST(WritePt, WhatItDoesNotWrite) {
   EXPECT_THAT(write_pt(file, Opaque{"numpy.dtype", {}}),
               Fails(ErrorCode::kUnsupported, "found numpy.dtype"));
   EXPECT_THAT(write_pt(file, ShardedTensor{}), Fails(ErrorCode::kUnsupported, "ShardedTensor"));
+  EXPECT_THAT(write_pt(file, BigInt{std::string(256, '\1')}),
+              Fails(ErrorCode::kUnsupported, "is not written to .pt files: found 256 bytes"));
+  auto mesh = std::make_shared<const DeviceMesh>(
+      DeviceMesh::make("cpu", {1}, {std::int64_t{1} << 31}).value());
+  auto spec = std::make_shared<const Sharding>(Sharding{mesh, {Shard{0}}, {2}, {}});
+  EXPECT_THAT(write_pt(file, DTensor{{DType::kFloat32, {2}, {1}, 0, floats({1, 2})}, spec}),
+              Fails(ErrorCode::kUnsupported, "beyond 32 bits: found rank 2147483648"));
 }
 
 }  // namespace
