@@ -293,9 +293,11 @@ bool Saver::join(const SaveRule& rule, std::size_t which, std::size_t index,
     joint->second.place = saved_.size();
     saved_.push_back({name, {}, {}});
   }
-  // Renames may make one name of two.
-  joint->second.is_taken_twice |= joint->second.held[which].has_value();
-  joint->second.held[which] = index;
+  // Renames may make one name of two, and a tensor of one rule may have a name that another rule
+  // makes, which has fewer places.
+  Joint& place = joint->second;
+  if (place.rule != &rule || place.held[which]) place.is_taken_twice = true;
+  else place.held[which] = index;
   return true;
 }
 

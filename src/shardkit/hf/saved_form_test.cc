@@ -199,6 +199,14 @@ TEST(SavedForm, ExpertsOfTextAndImagesAreNumberedThroughAndGatesTransposed) {
   EXPECT_EQ((*form->tensors)[4].parts[0].order, (Dims{1, 0}));
 }
 
+TEST(SavedForm, TwoRulesThatMeetAtOneNameAreRefused) {
+  // The first is of a rule of two tensors, the second is the third of another rule's.
+  EXPECT_THAT(form_of(config_of("gte"), {{"attention.qkv_proj.mlp.up_proj", {2, 4}},
+                                         {"attention.qkv_proj.mlp.gate_proj", {2, 4}},
+                                         {"self_attn.v_proj.mlp.up_gate_proj", {2, 4}}}),
+              Fails(ErrorCode::kCorrupt, "at one place"));
+}
+
 TEST(SavedForm, TwoTensorsUnderOneNameAreRefused) {
   EXPECT_THAT(form_of(config_of("mixtral"), {{"layers.0.mlp.gate.weight", {1, 4}},
                                              {"layers.0.block_sparse_moe.gate.weight", {1, 4}}}),
