@@ -57,7 +57,8 @@ std::vector<Piece> split(const Piece& piece, const hf::SavedPart& part) {
     made.box = {with_factors(piece.box.offset, dim, box.offset),
                 with_factors(piece.box.shape, dim, box.shape)};
     Dims steps = strides;
-    for (std::int64_t& step : steps) step *= piece.strides[dim];
+    // Where this overflows, the piece has one row, whose stride may be any number.
+    for (std::int64_t& step : steps) step = checked_mul(step, piece.strides[dim]).value_or(0);
     made.strides = with_factors(piece.strides, dim, steps);
     pieces.push_back(std::move(made));
   }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "shardkit/base/checked_math.h"
@@ -116,6 +117,17 @@ TEST(SavedCatalog, RowsThatAlternateAreReadFromPiecesThatCutTheHalves) {
   EXPECT_EQ(tensor.name, "model.llm.layers.0.mlp.experts.w13_weight");
   EXPECT_EQ(tensor.shape, (Dims{3, 2, 2, 2}));
   EXPECT_EQ(tensor.shape_to_write(), (Dims{3, 4, 2}));
+  EXPECT_THAT(values_of(*saved, 0), ElementsAre(0, 1, 4, 5, 2, 3, 6, 7,          //
+                                                8, 9, 12, 13, 10, 11, 14, 15,    //
+                                                16, 17, 20, 21, 18, 19, 22, 23));
+}
+
+TEST(SavedCatalog, TheStrideOfASingleRowMeansNothing) {
+  CatalogTensor fused = counting("model.llm.layers.0.mlp.experts.gate_up_proj",
+                                 {{{0, 0, 0}, {3, 1, 2}}, {{0, 1, 0}, {3, 3, 2}}});
+  fused.pieces[0].strides[1] = std::numeric_limits<std::int64_t>::max();
+  const auto saved = saved_catalog(source_of({fused}, "inkling_mm_model"), {false});
+  ASSERT_THAT(saved, IsOk());
   EXPECT_THAT(values_of(*saved, 0), ElementsAre(0, 1, 4, 5, 2, 3, 6, 7,          //
                                                 8, 9, 12, 13, 10, 11, 14, 15,    //
                                                 16, 17, 20, 21, 18, 19, 22, 23));
