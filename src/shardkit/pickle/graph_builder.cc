@@ -141,7 +141,7 @@ Result<ObjectId> GraphBuilder::global(std::string_view module, std::string_view 
   auto found = global_of_name_.find(key);
   if (found == global_of_name_.end()) {
     if (!options_.allow || !options_.allow(module, name))
-      return error(ErrorCode::kUnsafe, "a global that is not on the allow list", at)
+      return error(ErrorCode::kUnsafe, "a class or function that is not on the allow list", at)
           .found(fmt::format("'{}' of module '{}'", name, module));
     found = global_of_name_
                 .emplace(std::move(key), static_cast<std::uint32_t>(graph_.globals_.size()))

@@ -207,7 +207,8 @@ TEST(Parse, GlobalsOffTheListAreNamed) {
   EXPECT_THAT(read("\x8c\x02os\x94\x8c\x06system\x94\x30\x30h\0h\x01\x93."s),
               Fails(ErrorCode::kUnsafe, "found 'system' of module 'os', offset 1020"))
       << "from the memo, at the offset of STACK_GLOBAL";
-  EXPECT_THAT(parse("cm\nf\n.", {}), Fails(ErrorCode::kUnsafe, "allow list"));
+  EXPECT_THAT(parse("cm\nf\n.", {}),
+              Fails(ErrorCode::kUnsafe, "a class or function that is not on the allow list"));
   EXPECT_THAT(read("K\x01K\x02\x93."), Fails(ErrorCode::kCorrupt, "name is no string"));
   EXPECT_THAT(read("cm\nC\n}b."), Fails(ErrorCode::kUnsafe, "an attempt to change a global"));
   EXPECT_THAT(read("c\xff\nf\n."), Fails(ErrorCode::kCorrupt, "name is not UTF-8"));

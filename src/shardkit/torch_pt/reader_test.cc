@@ -358,6 +358,8 @@ TEST(ReadPt, OtherKindsOfTensorsAreRefusedByName) {
   refused("nested_tensor.pt", "found torch._utils._rebuild_nested_tensor");
   refused("jagged.pt", "found torch.nested._internal.nested_tensor.NestedTensor");
   refused("torchscript.pt", "a TorchScript program");
+  EXPECT_THAT(read(fixture("2.13.0", "formats_w1/formats/legacy_not_zip.pt")),
+              Fails(ErrorCode::kUnsupported, "a .pt of the legacy form"));
 }
 
 TEST(ReadPt, FilesWithoutCrcs) {

@@ -309,7 +309,8 @@ Status TreeBuilder::add_pairs(std::span<const ObjectId> pairs, Dict& dict, Objec
   if (dict.items.empty()) dict.items.reserve(pairs.size() / 2);
   for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
     SHARDKIT_ASSIGN(Value key, charged_value(pairs[i]));
-    if (!is_hashable(key)) return objects_.unexpected("a dict's key", "a hashable", pairs[i]);
+    if (!is_hashable(key))
+      return objects_.unexpected("a dict's key", "a hashable object", pairs[i]);
     path_.push_back(pairs[i]);
     auto held = charged_value(pairs[i + 1]);
     if (!held.ok()) {

@@ -74,7 +74,8 @@ class TreeWriter {
     return Error(ErrorCode::kUnsupported, "a ShardedTensor is not written to .pt files");
   }
   Status write(const Opaque& held) {
-    return Error(ErrorCode::kUnsupported, "an object of a class that is known by name only")
+    return Error(ErrorCode::kUnsupported,
+                 "an object that is known by name only is not written to .pt files")
         .found(held.class_name);
   }
 

@@ -114,7 +114,7 @@ TEST(WritePt, Holes) {
 TEST(WritePt, WhatItDoesNotWrite) {
   BytesOutput file;
   EXPECT_THAT(write_pt(file, Opaque{"numpy.dtype", {}}),
-              Fails(ErrorCode::kUnsupported, "found numpy.dtype"));
+              Fails(ErrorCode::kUnsupported, "is not written to .pt files: found numpy.dtype"));
   EXPECT_THAT(write_pt(file, ShardedTensor{}), Fails(ErrorCode::kUnsupported, "ShardedTensor"));
   EXPECT_THAT(write_pt(file, BigInt{std::string(256, '\1')}),
               Fails(ErrorCode::kUnsupported, "is not written to .pt files: found 256 bytes"));

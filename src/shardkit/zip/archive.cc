@@ -141,7 +141,8 @@ Result<DirectoryEntry64> parse_entry(Record directory, std::size_t at, std::uint
     return named(Error(ErrorCode::kUnsafe, fmt::format("zip: {}", fault)).at_offset(offset));
   if (entry.flags & kEncryptedFlag) return named(unsupported("an encrypted entry", offset));
   if (entry.flags & ~(kDescriptorFlag | kUtf8Flag))
-    return named(unsupported(fmt::format("entry flags {:#06x}", entry.flags), offset));
+    return named(
+        unsupported(fmt::format("an entry with unknown flags {:#06x}", entry.flags), offset));
   if (directory.u16(at + 10) != kStored) return named(unsupported("a compressed entry", offset));
   if (directory.u16(at + 34) != 0) return named(unsupported("an archive of several disks", offset));
 

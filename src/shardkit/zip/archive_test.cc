@@ -199,7 +199,7 @@ TEST(Archive, DirectoryTricks) {
   EXPECT_THAT(open_bytes(replaced(bytes, first + 8, "\x9")),
               Fails(ErrorCode::kUnsupported, "an encrypted entry"));
   EXPECT_THAT(open_bytes(replaced(bytes, first + 8, "\x48")),
-              Fails(ErrorCode::kUnsupported, "entry flags"));
+              Fails(ErrorCode::kUnsupported, "an entry with unknown flags 0x0848"));
   EXPECT_THAT(open_bytes(replaced(bytes, first + 10, "\x8")),
               Fails(ErrorCode::kUnsupported, "a compressed entry"));
   EXPECT_THAT(open_bytes(replaced(bytes, first + 34, "\x1")),
