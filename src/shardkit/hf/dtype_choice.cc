@@ -32,8 +32,9 @@ constexpr std::array kChoices{
     NamedChoice{"auto", Kind::kAuto, DType::kBFloat16},
 };
 
-constexpr std::array<std::string_view, 6> kFloat8Scales{
-    "*_scale_inv", "*weight_scale", "*input_scale", "*activation_scale", "*.k_scale", "*.v_scale"};
+constexpr std::array<std::string_view, 8> kFloat8Scales{
+    "*_scale_inv", "*weight_scale", "*weight_scale_2", "*_global_scale",
+    "*input_scale", "*activation_scale", "*.k_scale", "*.v_scale"};
 
 }  // namespace
 

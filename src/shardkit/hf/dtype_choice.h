@@ -42,8 +42,10 @@ DType output_dtype(const DTypeChoice& choice, std::string_view name, DType store
 bool is_float8(DType dtype);
 
 /// Patterns of the names that the scales of 8-bit floats have (transformers 5.24,
-/// integrations/finegrained_fp8.py; compressed-tensors 0.10, quantization/lifecycle/initialize.py).
-/// A scale in another type gives other weights.
+/// integrations/finegrained_fp8.py; compressed-tensors 0.10, quantization/lifecycle/initialize.py),
+/// and those of 4-bit floats, whose scales are 8-bit floats with a scale of their own (ModelOpt's
+/// weight_scale_2, compressed-tensors' weight_global_scale). A scale in another type gives other
+/// weights.
 std::span<const std::string_view> float8_scale_patterns();
 
 }  // namespace shardkit::hf

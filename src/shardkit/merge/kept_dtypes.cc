@@ -35,23 +35,34 @@ bool is_quantized(const CatalogTensor& tensor) {
          (tensor.shape.size() > 1 && is_integer(tensor.dtype));
 }
 
+/// Whether not every value of the one is one of the other.
+bool loses_bits(DType from, DType to) {
+  return from != to && item_bytes(to) <= item_bytes(from);
+}
+
 }  // namespace
+
+std::size_t keep_float8_scales(const Catalog& catalog, hf::DTypeChoice& choice) {
+  const auto float8 =
+      std::count_if(catalog.tensors.begin(), catalog.tensors.end(),
+                    [](const CatalogTensor& tensor) { return hf::is_float8(tensor.dtype); });
+  if (float8 > 0)
+    for (const std::string_view pattern : hf::float8_scale_patterns())
+      if (std::find(choice.keep.begin(), choice.keep.end(), pattern) == choice.keep.end())
+        choice.keep.emplace_back(pattern);
+  return static_cast<std::size_t>(float8);
+}
 
 void decide_kept_dtypes(const MergeSource& source, const SavedCatalog& saved,
                         std::span<const CatalogTensor> adapter, hf::DTypeChoice& choice,
                         std::vector<std::string>& notes, std::vector<std::string>& warnings) {
   const Catalog& catalog = *saved.catalog;
   tell_patterns(catalog, adapter, choice.keep, notes, warnings);
-  const auto float8 =
-      std::count_if(catalog.tensors.begin(), catalog.tensors.end(),
-                    [](const CatalogTensor& tensor) { return hf::is_float8(tensor.dtype); });
+  const std::size_t float8 = keep_float8_scales(catalog, choice);
   if (float8 > 0) {
     std::size_t scales = 0;
-    for (const std::string_view pattern : hf::float8_scale_patterns()) {
+    for (const std::string_view pattern : hf::float8_scale_patterns())
       scales += count_fitting(catalog.tensors, pattern);
-      if (std::find(choice.keep.begin(), choice.keep.end(), pattern) == choice.keep.end())
-        choice.keep.emplace_back(pattern);
-    }
     notes.push_back(fmt::format("{} tensors of 8-bit floats and their {} scales stay as stored",
                                 float8, scales));
   }
@@ -60,11 +71,20 @@ void decide_kept_dtypes(const MergeSource& source, const SavedCatalog& saved,
     warnings.push_back(fmt::format(
         "{} tensors are 8-bit floats, but config.json has no quantization_config: a loader takes "
         "them for the weights themselves, without their scales", float8));
-  if (source.config->quantized &&
-      std::none_of(catalog.tensors.begin(), catalog.tensors.end(), is_quantized))
+  if (!source.config->quantized) return;
+  const auto quantized = std::count_if(catalog.tensors.begin(), catalog.tensors.end(), is_quantized);
+  if (quantized == 0)
     warnings.emplace_back(
         "config.json has a quantization_config, but no tensor is quantized: a loader looks for "
         "scales that are not there; remove it from config.json");
+  const auto rounded = std::count_if(
+      catalog.tensors.begin(), catalog.tensors.end(), [&choice](const CatalogTensor& tensor) {
+        return loses_bits(tensor.dtype, hf::output_dtype(choice, tensor.name, tensor.dtype));
+      });
+  if (quantized > 0 && float8 == 0 && rounded > 0)
+    warnings.push_back(fmt::format(
+        "{} tensors are cast beside quantized weights: where scales are among them, the weights "
+        "become others; --dtype keep or --keep-dtype leaves them as stored", rounded));
 }
 
 }  // namespace shardkit

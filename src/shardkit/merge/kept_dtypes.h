@@ -1,6 +1,7 @@
 // Tensors that a cast leaves as they are stored: by name, and the scales of 8-bit weights.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,10 +13,13 @@
 
 namespace shardkit {
 
-/// Where the model has 8-bit floats, the patterns of their scales join those that the choice keeps:
-/// float8 weights are never cast, and with rounded scales they would be others. Tells how many
-/// tensors each pattern of the user keeps, patterns that no name fits, and a quantization_config
-/// that does not go with the weights.
+/// Where a catalog has 8-bit floats, the patterns of their scales join those that the choice keeps:
+/// float8 weights are never cast, and with rounded scales they would be others.
+/// @return the 8-bit floats
+std::size_t keep_float8_scales(const Catalog& catalog, hf::DTypeChoice& choice);
+
+/// Does so, and tells how many tensors each pattern of the user keeps, patterns that no name fits, a
+/// quantization_config that does not go with the weights, and casts that may be of integers' scales.
 ///
 /// @param adapter  what is written of one beside the model
 /// @param choice   not kAuto

@@ -69,6 +69,34 @@ TEST(KeptDTypes, ScalesOfEightBitFloatsAreKept) {
             DType::kFloat32);
 }
 
+TEST(KeptDTypes, ScalesOfScalesAreKept) {
+  // As compressed-tensors and ModelOpt hold 4-bit floats.
+  const Told told = decide({{"q.weight_packed", DType::kUInt8},
+                            {"q.weight_scale", DType::kFloat8E4M3FN},
+                            {"q.weight_global_scale", DType::kFloat32},
+                            {"q.input_global_scale", DType::kFloat32},
+                            {"v.weight_scale_2", DType::kFloat32}},
+                           {}, kConfig);
+  for (const char* name :
+       {"q.weight_global_scale", "q.input_global_scale", "v.weight_scale_2"})
+    EXPECT_EQ(hf::output_dtype({hf::DTypeChoice::Kind::kCast, DType::kBFloat16, told.keep}, name,
+                               DType::kFloat32),
+              DType::kFloat32);
+  EXPECT_THAT(told.warnings, IsEmpty());
+}
+
+TEST(KeptDTypes, CastsBesideIntegersThatNeedScalesAreTold) {
+  EXPECT_THAT(decide({{"q.weight", DType::kUInt8}, {"q.weight.absmax", DType::kFloat32}}, {},
+                     kConfig).warnings,
+              ElementsAre(HasSubstr("1 tensors are cast beside quantized weights")));
+  EXPECT_THAT(decide({{"q.weight", DType::kUInt8}, {"q.weight.absmax", DType::kFloat32}},
+                     {"*.absmax"}, kConfig).warnings,
+              IsEmpty());
+  EXPECT_THAT(decide({{"q.qweight", DType::kInt32}, {"q.scales", DType::kBFloat16}}, {}, kConfig)
+                  .warnings,
+              IsEmpty());
+}
+
 TEST(KeptDTypes, WithoutEightBitFloatsScalesAreAsOtherTensors) {
   EXPECT_THAT(decide({{"logits.weight_scale", DType::kFloat32}}, {}, "{}").keep, IsEmpty());
 }
