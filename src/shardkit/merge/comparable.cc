@@ -11,6 +11,7 @@
 #include "shardkit/checkpoint/discover.h"
 #include "shardkit/compare/catalog_of.h"
 #include "shardkit/compare/model_weights.h"
+#include "shardkit/merge/kept_dtypes.h"
 #include "shardkit/merge/lora_catalog.h"
 #include "shardkit/merge/merge_source.h"
 #include "shardkit/merge/plain_tensors.h"
@@ -112,8 +113,10 @@ Result<Comparison> compare(FileSystem& fs, const Comparable& first, const Compar
                            const hf::DTypeChoice& dtype, const ComparisonOptions& options) {
   const hf::ModelConfig* config_a = first.config ? &*first.config : nullptr;
   const hf::ModelConfig* config_b = second.config ? &*second.config : nullptr;
-  SHARDKIT_ASSIGN(const hf::DTypeChoice resolved,
+  SHARDKIT_ASSIGN(hf::DTypeChoice resolved,
                   hf::resolve(dtype, config_a != nullptr ? config_a : config_b));
+  // As a merge: with other scales the weights are others.
+  for (const Comparable* side : {&first, &second}) keep_float8_scales(*side->catalog, resolved);
   std::vector<std::string> notes;
   auto catalog_a = as_saved(first, config_a != nullptr ? config_a : config_b, notes);
   auto catalog_b = as_saved(second, config_b != nullptr ? config_b : config_a, notes);

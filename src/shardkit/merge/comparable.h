@@ -44,7 +44,8 @@ Result<Comparable> open_comparable(FileSystem& fs, std::span<const std::string> 
 /// by its own config or, without one, the other's; a note tells. Where both have a LoRA adapter,
 /// those are compared, too; where one has, a note tells that it was left aside.
 ///
-/// @param dtype  to what both are cast first; kAuto: what the first config of the two says
+/// @param dtype  to what both are cast first, but for the scales of 8-bit floats, which a merge keeps
+///               as stored; kAuto: what the first config of the two says
 /// @error as hf::resolve, compare_catalogs
 Result<Comparison> compare(FileSystem& fs, const Comparable& first, const Comparable& second,
                            const hf::DTypeChoice& dtype, const ComparisonOptions& options);
