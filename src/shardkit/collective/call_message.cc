@@ -12,7 +12,8 @@ constexpr std::size_t kPlainNumbers = 5;  // op, root, accumulation, dtype, size
 constexpr std::size_t kLists = 3;
 
 Error not_a_call(std::string_view what, std::int64_t found) {
-  return Error(ErrorCode::kPeer, "another rank's message is no call: " + std::string(what))
+  return Error(ErrorCode::kPeer,
+               "another rank's message is no collective call: " + std::string(what))
       .found(std::to_string(found));
 }
 
@@ -57,7 +58,7 @@ Result<DecodedShape> decode_shape(std::string_view bytes, int size) {
   CallShape shape;
   SHARDKIT_ASSIGN(const auto op, in.number_up_to(static_cast<std::int64_t>(CollectiveOp::kSplit)));
   SHARDKIT_ASSIGN(const auto root, in.number());
-  if (root < -1 || root >= size) return not_a_call("no rank is its root", root);
+  if (root < -1 || root >= size) return not_a_call("its root is no rank", root);
   SHARDKIT_ASSIGN(const auto accumulation,
                   in.number_up_to(static_cast<std::int64_t>(Accumulation::kProduct)));
   SHARDKIT_ASSIGN(const auto dtype, in.number_up_to(kDTypeCount - 1));

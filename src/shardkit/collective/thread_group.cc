@@ -210,7 +210,8 @@ std::vector<Status> run_ranks(int size, const std::function<Status(ProcessGroup&
         group.reset();
       });
     } catch (const std::system_error& e) {
-      statuses[i] = Error(ErrorCode::kLimit, fmt::format("no thread for rank {}: {}", i, e.what()));
+      statuses[i] = Error(ErrorCode::kLimit,
+                          fmt::format("no thread can be started for rank {}: {}", i, e.what()));
       groups[i].reset();  // the others shall not wait for it
     }
   }

@@ -52,8 +52,9 @@ Result<Door> door_on_card(std::string_view card, int rank) {
   SHARDKIT_TRY(in.number());
   SHARDKIT_ASSIGN(const std::string address, in.text());
   if (address.size() != kAddressBytes)
-    return Error(ErrorCode::kPeer, fmt::format("another rank's address has {} bytes, not {}",
-                                               address.size(), kAddressBytes));
+    return Error(ErrorCode::kPeer, "another rank's network address has the length of none")
+        .expected(fmt::format("{} bytes", kAddressBytes))
+        .found(std::to_string(address.size()));
   Door door;
   std::memcpy(&door.address, address.data(), kAddressBytes);
   for (int i = 0; i <= rank; ++i) {

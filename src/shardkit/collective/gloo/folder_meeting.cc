@@ -42,7 +42,10 @@ Result<std::optional<std::string>> find_card(const std::string& path) {
     return std::optional<std::string>();
   if (!file.ok()) return std::move(file).error();
   if ((*file)->size() > kLongestCard)
-    return Error(ErrorCode::kPeer, "too long for a card").in_file(path);
+    return Error(ErrorCode::kPeer, "a rank's card is too long")
+        .in_file(path)
+        .expected(fmt::format("at most {} bytes", kLongestCard))
+        .found(std::to_string((*file)->size()));
   std::string card((*file)->size(), '\0');
   SHARDKIT_TRY((*file)->read_at(0, std::as_writable_bytes(std::span(card))));
   return std::optional(std::move(card));

@@ -288,7 +288,9 @@ class GlooGroup final : public ProcessGroup {
       SHARDKIT_ASSIGN(const auto code, in.number());
       SHARDKIT_ASSIGN(texts[rank], in.text());
       if (code < kOk || code > static_cast<std::int64_t>(ErrorCode::kInternal))
-        return Error(ErrorCode::kPeer, fmt::format("{}: rank {} sent no status", now.op, rank));
+        return Error(ErrorCode::kPeer,
+                     fmt::format("{}: rank {} sent an unknown error code", now.op, rank))
+            .found(std::to_string(code));
       if (code != kOk) return Error(static_cast<ErrorCode>(code), texts[rank]);
     }
     return texts;
@@ -302,9 +304,11 @@ class GlooGroup final : public ProcessGroup {
 
 Status check_options(int rank, int size, const GlooOptions& options) {
   if (size < 1 || rank < 0 || rank >= size)
-    return Error(ErrorCode::kInvalidArgument, fmt::format("no rank {} of {}", rank, size));
+    return Error(ErrorCode::kInvalidArgument,
+                 fmt::format("a group of {} ranks has no rank {}", size, rank));
   if (!options.interface.empty() && !options.host.empty())
-    return Error(ErrorCode::kInvalidArgument, "both an interface and a host are named");
+    return Error(ErrorCode::kInvalidArgument,
+                 "both a network interface and a host are named: name one");
   return {};
 }
 

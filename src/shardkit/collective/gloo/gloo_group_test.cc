@@ -223,13 +223,16 @@ TEST(GlooMeeting, WhatIsWrongOnThisHost) {
   EXPECT_THAT(makes(options),
               Fails(ErrorCode::kInvalidArgument, "no network interface 'no_such0'"));
   options.host = "127.0.0.1";
-  EXPECT_THAT(makes(options), Fails(ErrorCode::kInvalidArgument, "both an interface and a host"));
+  EXPECT_THAT(makes(options),
+              Fails(ErrorCode::kInvalidArgument, "both a network interface and a host are named"));
   options.interface.clear();
   options.host = "192.0.2.1";  // of nobody (RFC 5737)
   EXPECT_THAT(makes(options),
               Fails(ErrorCode::kInvalidArgument, "'192.0.2.1' is no address of this"));
-  EXPECT_THAT(makes({}, 2, 2), Fails(ErrorCode::kInvalidArgument, "no rank 2 of 2"));
-  EXPECT_THAT(makes({}, 0, 0), Fails(ErrorCode::kInvalidArgument, "no rank 0 of 0"));
+  EXPECT_THAT(makes({}, 2, 2),
+              Fails(ErrorCode::kInvalidArgument, "a group of 2 ranks has no rank 2"));
+  EXPECT_THAT(makes({}, 0, 0),
+              Fails(ErrorCode::kInvalidArgument, "a group of 0 ranks has no rank 0"));
 
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};

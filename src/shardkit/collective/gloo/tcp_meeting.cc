@@ -30,16 +30,18 @@ constexpr auto kPause = std::chrono::milliseconds(20);
 
 bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-Status send_all(const Socket& socket, std::string_view bytes, Clock::time_point deadline) {
+Status send_all(const Socket& socket, std::string_view bytes, int to, Clock::time_point deadline) {
   while (!bytes.empty()) {
     const auto sent = ::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent > 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
       continue;
     }
-    if (!would_wait()) return socket_error("sending to a rank");
+    if (!would_wait()) return socket_error(fmt::format("making a group: sending to rank {}", to));
     std::vector<pollfd> one{{socket.fd(), POLLOUT, 0}};
-    if (!wait_for(one, deadline)) return Error(ErrorCode::kPeer, "a rank does not read in time");
+    if (!wait_for(one, deadline))
+      return Error(ErrorCode::kPeer,
+                   fmt::format("making a group: rank {} does not read what it is sent", to));
   }
   return {};
 }
@@ -167,7 +169,8 @@ class Host {
     Status told;
     for (const Guest& guest : guests_)
       if (guest.greeted)
-        if (Status sent = send_all(guest.socket, bytes, deadline); !sent.ok()) told = sent;
+        if (Status sent = send_all(guest.socket, bytes, guest.rank, deadline); !sent.ok())
+          told = sent;
     return told;
   }
 
@@ -202,7 +205,7 @@ Result<std::vector<std::string>> be_guest(const LaunchEnvironment& environment,
   out.put(static_cast<std::int64_t>(meeting.rank));
   out.put(static_cast<std::int64_t>(meeting.size));
   out.put(card);
-  SHARDKIT_TRY(send_all(socket, std::move(out).take(), meeting.deadline));
+  SHARDKIT_TRY(send_all(socket, std::move(out).take(), 0, meeting.deadline));
 
   constexpr std::size_t kHeader = kReplyNumbers * kNumberBytes;
   std::string bytes;
@@ -219,7 +222,11 @@ Result<std::vector<std::string>> be_guest(const LaunchEnvironment& environment,
       SHARDKIT_TRY(in.number());
       SHARDKIT_ASSIGN(const auto length, in.number());
       if (length < 0 || length > static_cast<std::int64_t>(kLongestReply))
-        return Error(ErrorCode::kPeer, "rank 0 sent no answer of this library");
+        return Error(ErrorCode::kPeer,
+                     fmt::format("making a group of {} ranks: who answers at {}, port {} is not "
+                                 "rank 0 (is MASTER_PORT another program's?)",
+                                 meeting.size, environment.master_address,
+                                 environment.master_port));
       whole += static_cast<std::size_t>(length);
     }
   }
@@ -228,7 +235,11 @@ Result<std::vector<std::string>> be_guest(const LaunchEnvironment& environment,
   SHARDKIT_ASSIGN(const std::string text, in.text());
   if (code != kAllCame) return Error(ErrorCode::kPeer, text);
   if (text.size() != card.size() * static_cast<std::size_t>(meeting.size))
-    return Error(ErrorCode::kPeer, "rank 0 sent cards of another length");
+    return Error(ErrorCode::kPeer,
+                 fmt::format("making a group of {} ranks: rank 0 sent cards of another length",
+                             meeting.size))
+        .expected(fmt::format("{} bytes", card.size() * static_cast<std::size_t>(meeting.size)))
+        .found(std::to_string(text.size()));
   std::vector<std::string> cards;
   for (std::size_t i = 0; i < text.size(); i += card.size())
     cards.push_back(text.substr(i, card.size()));
