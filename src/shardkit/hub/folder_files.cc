@@ -1,5 +1,7 @@
 #include "shardkit/hub/folder_files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 
@@ -27,7 +29,9 @@ bool comes_last(std::string_view path) {
 Status add_folder(FileSystem& fs, const std::string& folder, const std::string& prefix, int depth,
                   FolderFiles& found) {
   if (depth > kMostDepth)
-    return Error(ErrorCode::kLimit, "folders lie too deep inside each other").in_file(folder);
+    return Error(ErrorCode::kLimit, "folders lie too deep inside each other")
+        .in_file(folder)
+        .expected(fmt::format("at most {} levels", kMostDepth));
   SHARDKIT_ASSIGN(const auto entries, fs.list(folder));
   for (const DirectoryEntry& entry : entries) {
     const std::string path = join_path(folder, entry.name);
@@ -35,7 +39,8 @@ Status add_folder(FileSystem& fs, const std::string& folder, const std::string& 
     if (is_left_out(entry.name)) {
       found.left_out.push_back(relative);
     } else if (!json::is_valid_utf8(entry.name)) {
-      return Error(ErrorCode::kInvalidArgument, "a file's name is not UTF-8: a Hub has no such")
+      return Error(ErrorCode::kInvalidArgument,
+                   "a file's name is not UTF-8, and a Hub takes no other names")
           .in_file(path);
     } else if (entry.info.kind == FileKind::kDirectory) {
       if (entry.is_link) {

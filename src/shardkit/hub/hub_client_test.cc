@@ -5,6 +5,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "shardkit/hub/repo_api.h"
 #include "shardkit/hub/scripted_server_test_util.h"
 #include "shardkit/testing/matchers.h"
 
@@ -173,6 +174,29 @@ TEST_F(HubClientTest, AnAnswerThatIsTooLongIsRefused) {
   EXPECT_THAT(client_->send(request), Fails(ErrorCode::kIo, "longer than it may be"));
   request.http.most_answer_bytes = 1001;
   EXPECT_THAT(client_->send(request), IsOk());
+}
+
+TEST_F(HubClientTest, AnAnswerWithTooManyHeadersIsRefused) {
+  const auto headers = [](const std::string& value) {
+    return "X-A: " + value + "\r\nX-B: " + value + "\r\nX-C: " + value + "\r\n";
+  };
+  std::atomic<std::size_t> length = 90'000;  // three of which are more than 256 KiB
+  start([&](const auto&) {
+    return ScriptedServer::answer("200 OK", "", headers(std::string(length, 'x')));
+  });
+  EXPECT_THAT(client_->send(get("/")),
+              Fails(ErrorCode::kIo,
+                    "the server's answer has too many headers: expected at most 262144 bytes"));
+  length = 80'000;
+  EXPECT_THAT(client_->send(get("/")), IsOk());
+}
+
+TEST_F(HubClientTest, AnObjectIsAskedForOnce) {
+  start([](const auto&) { return ScriptedServer::answer("200 OK", ""); });
+  RepoApi api(*client_, "org/model", "main");
+  const std::vector<LfsObject> twice{{"c0ffee", 1}, {"c0ffee", 1}};
+  EXPECT_THAT(api.lfs_batch(twice), Fails(ErrorCode::kInternal, "an object is asked for twice"));
+  EXPECT_EQ(server_->requests().size(), 0u);
 }
 
 TEST(AskedWait, ReadsWhatServersWrite) {

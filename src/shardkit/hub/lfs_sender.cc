@@ -188,7 +188,8 @@ Status LfsSender::send_part(HubClient& client, RepoApi& api, const Part& part) {
     if (sending.generation == part.generation) {
       if (sending.actions.part_bytes != 0) {
         if (!is_etag(etag))
-          return Error(ErrorCode::kIo, "the storage's answer to a part has no ETag");
+          return Error(ErrorCode::kIo, "the storage's answer to a part has no ETag")
+              .in_file(join_path(folder_, sending.file.path));
         sending.etags[part.number] = etag;
         journal_.add_part(sending.object.oid, part.number, etag);
       }

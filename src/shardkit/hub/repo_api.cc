@@ -18,7 +18,8 @@ constexpr std::string_view kPublicHub = "https://huggingface.co";
 constexpr int kCommitSilenceSeconds = 600;
 
 Error unexpected(std::string_view what, std::string_view found) {
-  return Error(ErrorCode::kIo, fmt::format("the server's answer to {} is none", what)).found(found);
+  return Error(ErrorCode::kIo, fmt::format("the server's answer to {} makes no sense", what))
+      .found(found);
 }
 
 bool is_success(const HttpResponse& response) {

@@ -109,6 +109,13 @@ class UploadFolder : public ::testing::Test {
                          });
   }
 
+  /// What the Hub says when it is asked how to send the object "a".
+  void answer_how(const std::string& actions) {
+    hub_.answers["/batch"] = ScriptedServer::answer(
+        "200 OK",
+        R"({"objects": [{"oid": ")" + sha256("a") + R"(", "actions": )" + actions + "}]}");
+  }
+
   TempDir dir_;
   SmallHub hub_;
   UploadOptions options_;
@@ -177,16 +184,46 @@ TEST_F(UploadFolder, WhatAHubRepeatsOfTheTokenIsNotShown) {
 /// Parts that nobody is told of would be no object.
 TEST_F(UploadFolder, AnAddressThatIsEmptyIsNone) {
   write_file(dir_ / "model/a.bin", "a");
-  const auto answer = [this](const std::string& actions) {
-    hub_.answers = {{"/batch", ScriptedServer::answer("200 OK", R"({"objects": [{"oid": ")" +
-                                                                    sha256("a") +
-                                                                    R"(", "actions": )" +
-                                                                    actions + "}]}")}};
-  };
-  answer(R"({"upload": {"href": "", "header": {"chunk_size": 1, "1": "http://s/1"}}})");
+  answer_how(R"({"upload": {"href": "", "header": {"chunk_size": 1, "1": "http://s/1"}}})");
   EXPECT_THAT(upload(), Fails(ErrorCode::kIo, "no address"));
-  answer(R"({"upload": {"href": "http://s/1"}, "verify": {"href": ""}})");
+  answer_how(R"({"upload": {"href": "http://s/1"}, "verify": {"href": ""}})");
   EXPECT_THAT(upload(), Fails(ErrorCode::kIo, "no address to verify at"));
+}
+
+/// By their ETags a storage knows the parts that are put together.
+TEST_F(UploadFolder, APartWithoutAnETagIsNotSent) {
+  write_file(dir_ / "model/a.bin", "a");
+  answer_how(R"({"upload": {"href": ")" + hub_.url() +
+             R"(/all", "header": {"chunk_size": 1, "1": ")" + hub_.url() + R"(/part"}}})");
+  hub_.answers["PUT /part"] = ScriptedServer::answer("200 OK", "");
+  EXPECT_THAT(upload(), Fails(ErrorCode::kIo, "the storage's answer to a part has no ETag: file '" +
+                                                  (dir_ / "model/a.bin") + "'"));
+  hub_.answers["PUT /part"] = ScriptedServer::answer("200 OK", "", "ETag: \"1\"\r\n");
+  EXPECT_THAT(upload(), IsOk());
+}
+
+TEST_F(UploadFolder, AHubThatDoesNotAnswerToTheCommit) {
+  write_file(dir_ / "model/config.json", "{}");
+  hub_.answers = {{"/commit/", ScriptedServer::answer("503 Busy", "")}};
+  EXPECT_THAT(upload(),
+              Fails(ErrorCode::kIo, "the Hub does not answer to the commit: found 3 tries"));
+}
+
+TEST_F(UploadFolder, NamesThatNoHubHas) {
+  write_file(dir_ / "model/\xff", "");
+  EXPECT_THAT(upload(),
+              Fails(ErrorCode::kInvalidArgument,
+                    "a file's name is not UTF-8, and a Hub takes no other names: file '"));
+}
+
+TEST_F(UploadFolder, FoldersInFolders) {
+  std::string folder = dir_ / "model";
+  for (int i = 0; i < 100; ++i) folder += "/d";
+  write_file(folder + "/file", "");
+  EXPECT_THAT(upload(), IsOk());
+  write_file(folder + "/d/file", "");
+  EXPECT_THAT(upload(), Fails(ErrorCode::kLimit, "folders lie too deep inside each other: expected "
+                                                 "at most 100 levels, file '" + folder + "/d'"));
 }
 
 TEST_F(UploadFolder, StopsWhenItIsTold) {

@@ -100,7 +100,8 @@ std::size_t on_header(char* data, std::size_t size, std::size_t count, void* use
   const std::string_view line(data, size * count);
   exchange.header_bytes += line.size();
   if (exchange.header_bytes > kMostHeaderBytes) {
-    exchange.error = Error(ErrorCode::kIo, "the server's answer has too many headers");
+    exchange.error = Error(ErrorCode::kIo, "the server's answer has too many headers")
+                         .expected(fmt::format("at most {} bytes", kMostHeaderBytes));
     return 0;
   }
   if (line.starts_with("HTTP/")) exchange.response.headers.clear();  // after a 100 Continue
