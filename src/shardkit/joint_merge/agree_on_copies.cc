@@ -75,14 +75,13 @@ std::vector<std::size_t> readers_of(const std::vector<Mark>& marks) {
   return readers;
 }
 
-Result<std::uint64_t> hash_of(FileSystem& disk, const SourceFile& source,
-                              const std::atomic<bool>& is_stopped) {
+Result<std::uint64_t> hash_of(FileSystem& disk, const SourceFile& source, RankCalls& calls) {
   constexpr std::uint64_t kStep = 4 << 20;
   SHARDKIT_ASSIGN(const auto file, disk.open(source.path));
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kStep);
   BlockHasher hasher;
   for (std::uint64_t at = 0; at < source.bytes; at += kStep) {
-    if (is_stopped) return Error(ErrorCode::kCancelled, "another rank has failed");
+    SHARDKIT_TRY(calls.check_goes_on());
     const std::span part(buffer.get(),
                          static_cast<std::size_t>(std::min(kStep, source.bytes - at)));
     SHARDKIT_TRY(file->read_at(at, part));
@@ -132,7 +131,7 @@ Status agree_on_copies(FileSystem& disk, RankCalls& calls, ProcessGroup& group,
   const auto read_own = [&]() -> Status {
     for (std::size_t i = 0; i < unnamed.size(); ++i) {
       if (std::find(readers[i].begin(), readers[i].end(), rank) == readers[i].end()) continue;
-      SHARDKIT_ASSIGN(const std::uint64_t hash, hash_of(disk, unnamed[i], calls.is_stopped()));
+      SHARDKIT_ASSIGN(const std::uint64_t hash, hash_of(disk, unnamed[i], calls));
       hashes.put(static_cast<std::int64_t>(hash));
     }
     return {};

@@ -1,6 +1,8 @@
 // Questions of three kinds: what is at a path, what does a folder hold, some ranges of a file.
 #include "shardkit/joint_merge/joint_file_system.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -166,7 +168,8 @@ class RemoteFile final : public RandomAccessFile {
     }
     SHARDKIT_ASSIGN(std::string bytes, calls_.ask(holder_, std::move(question).take()));
     if (bytes.size() != expected)
-      return Error(ErrorCode::kPeer, "another rank sent too few bytes of a file")
+      return Error(ErrorCode::kPeer,
+                   fmt::format("rank {} sent too few or too many bytes of a file", holder_))
           .in_file(path_)
           .at_offset(ranges.front().offset)
           .expected(std::to_string(expected))

@@ -167,12 +167,46 @@ TEST_F(JointFileSystemTest, AFolderMayBeSpelledWithDots) {
 
 TEST_F(JointFileSystemTest, OutsideOfTheFoldersARankIsAlone) {
   on_rank_0([this](FileSystem& files) -> Status {
-    for (const char* name : {"joint/x1", "other/d1", "joint/out/e1", "joint/../other/d1"}) {
-      const auto info = files.info(dir_ / name);
-      SHARDKIT_TRY(expect(!info.ok() && info.error().code() == ErrorCode::kNotFound, name));
-      SHARDKIT_TRY(expect(!files.open(dir_ / name).ok(), name));
+    for (const char* name : {"other/d1", "joint/out/e1", "joint/../other/d1"}) {
+      EXPECT_THAT(files.info(dir_ / name), Fails(ErrorCode::kNotFound, "no such file here")) << name;
+      EXPECT_THAT(files.open(dir_ / name), Fails(ErrorCode::kNotFound, "no such file here")) << name;
     }
     return {};
+  });
+}
+
+TEST_F(JointFileSystemTest, WhatNobodyHas) {
+  on_rank_0([this](FileSystem& files) -> Status {
+    const std::string path = dir_ / "joint/x1";
+    const std::string text = "no rank has this file or folder: file '" + path + "'";
+    EXPECT_THAT(files.info(path), Fails(ErrorCode::kNotFound, text));
+    EXPECT_THAT(files.open(path), Fails(ErrorCode::kNotFound, text));
+    return {};
+  });
+}
+
+/// Rank 1 says of each file that it has 9 bytes, and sends 5 of them.
+TEST_F(JointFileSystemTest, ARankThatSendsAnotherNumberOfBytes) {
+  const auto answer = [](std::string_view question) -> Result<std::string> {
+    MessageReader in(question);
+    SHARDKIT_ASSIGN(const std::int64_t kind, in.number());
+    if (kind == 2) return std::string("bytes");
+    MessageWriter info;
+    info.put(static_cast<std::int64_t>(FileKind::kRegular));
+    info.put(std::int64_t{9});
+    info.put(std::int64_t{0});  // modified
+    return std::move(info).take();
+  };
+  expect_all_ok(2, [&](ProcessGroup& group) {
+    if (group.rank() == 1) return RankCalls(group, answer).run([] { return Status(); });
+    JointFileSystem files(posix_file_system(), group, {dir_ / "joint"}, dir_ / "out");
+    return files.calls().run([&]() -> Status {
+      EXPECT_THAT(read_whole_file(files, dir_ / "joint/far", 100),
+                  Fails(ErrorCode::kPeer,
+                        "rank 1 sent too few or too many bytes of a file: expected 9, found 5, "
+                        "file '" + (dir_ / "joint/far") + "', offset 0"));
+      return {};
+    });
   });
 }
 
@@ -188,7 +222,9 @@ TEST_F(JointFileSystemTest, OtherFilesAreNotTold) {
         question.put(std::int64_t{0});
         question.put(dir_ / path);
         const auto answer = files.calls().ask(1, std::move(question).take());
-        SHARDKIT_TRY(expect(!answer.ok() && answer.error().code() == ErrorCode::kUnsafe, path));
+        EXPECT_THAT(answer, Fails(ErrorCode::kUnsafe,
+                                  "another rank needs a file that is not in the given folders"))
+            << path;
       }
       MessageWriter much;  // of one range twice
       much.put(std::int64_t{2});

@@ -195,6 +195,7 @@ Status RankCalls::send_answers(const std::vector<Said>& all, const std::vector<O
   for (std::size_t rank = 0; rank < size; ++rank) {
     if (received_sizes[rank] < 0 || received_sizes[rank] > kMostReceived)
       return Error(ErrorCode::kPeer, fmt::format("rank {} has an answer that is too large", rank))
+          .expected(fmt::format("at most {} bytes", kMostReceived))
           .found(std::to_string(received_sizes[rank]));
     received[rank].resize(static_cast<std::size_t>(received_sizes[rank]));
     send[rank] = std::as_bytes(std::span(answers[rank]));
@@ -242,6 +243,12 @@ void RankCalls::wait_for_answers(std::vector<Call>& calls) {
     return std::all_of(calls.begin(), calls.end(),
                        [](const Call& call) { return call.answer.has_value(); });
   });
+}
+
+Status RankCalls::check_goes_on() {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return *failure_;
+  return {};
 }
 
 Result<std::string> RankCalls::ask(int rank, std::string question) {

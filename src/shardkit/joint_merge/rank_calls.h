@@ -49,6 +49,9 @@ class RankCalls {
   /// Set while a step has failed: what `work` does is of no use any more.
   const std::atomic<bool>& is_stopped() const { return stopped_; }
 
+  /// @error that of the step, which has failed
+  Status check_goes_on();
+
   /// Asks another rank and waits for the answer. For any thread of `work`.
   /// @error as its Answer, with its rank named; or that of the step, which failed
   Result<std::string> ask(int rank, std::string question);

@@ -4,10 +4,16 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "shardkit/collective/agreement.h"
+#include "shardkit/collective/message.h"
 #include "shardkit/collective/thread_group.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/ranks.h"
@@ -18,6 +24,7 @@ namespace {
 using testing::expect_all_fail;
 using testing::expect_all_ok;
 using testing::Fails;
+using testing::IsOk;
 
 Status expect(bool holds, const std::string& what) {
   return holds ? Status() : Status(Error(ErrorCode::kInternal, "expected: " + what));
@@ -107,7 +114,9 @@ TEST(RankCalls, WorkThatFailsOnOneRankEndsTheStepOnAll) {
         RankCalls calls(group, [](std::string_view) { return std::string(); });
         const auto work = [&]() -> Status {
           if (group.rank() == 1) return Error(ErrorCode::kIo, "it is broken");
-          while (!calls.is_stopped()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          while (!calls.is_stopped() || calls.check_goes_on().ok())
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          EXPECT_THAT(calls.check_goes_on(), Fails(ErrorCode::kIo, "rank 1: it is broken"));
           // Nobody answers any more, and nobody waits for it.
           return expect(!calls.ask((group.rank() + 1) % 3, "x").ok(), "no answer");
         };
@@ -129,6 +138,42 @@ TEST(RankCalls, WhoWaitsForARankThatIsGoneIsTold) {
       },
       {std::chrono::seconds(30)});
   EXPECT_THAT(statuses[0], Fails(ErrorCode::kPeer, "rank 1"));
+}
+
+/// Rank 1 plays its part by hand: in each round it has done its work, and asks nothing.
+TEST(RankCalls, AnAnswerThatIsTooLargeIsNotTaken) {
+  const auto be_rank_1 = [](ProcessGroup& group) -> Status {
+    for (std::int64_t questions = 0; questions == 0;) {
+      MessageWriter out;
+      out.put(std::int64_t{1});
+      out.put("");
+      out.put(std::int64_t{0});
+      SHARDKIT_ASSIGN(const auto messages, exchange_messages(group, std::move(out).take()));
+      MessageReader in(messages[0]);
+      SHARDKIT_TRY(in.number());
+      SHARDKIT_TRY(in.text());
+      SHARDKIT_ASSIGN(questions, in.number());
+    }
+    const std::int64_t bytes = (std::int64_t{1} << 30) + 1;
+    std::vector<std::int64_t> others(2);
+    const std::vector<std::span<const std::byte>> send(2, std::as_bytes(std::span(&bytes, 1)));
+    std::vector<std::span<std::byte>> receive;
+    for (std::int64_t& each : others)
+      receive.push_back(std::as_writable_bytes(std::span(&each, 1)));
+    return group.all_to_all(send, receive);
+  };
+  const auto statuses = run_ranks(2, [&](ProcessGroup& group) -> Status {
+    if (group.rank() == 1) return be_rank_1(group);
+    RankCalls calls(group, [](std::string_view) { return std::string(); });
+    return calls.run([&]() -> Status {
+      SHARDKIT_TRY(calls.ask(1, "x"));
+      return {};
+    });
+  });
+  EXPECT_THAT(statuses[0],
+              Fails(ErrorCode::kPeer, "rank 1 has an answer that is too large: expected at most "
+                                      "1073741824 bytes, found 1073741825"));
+  EXPECT_THAT(statuses[1], IsOk());
 }
 
 TEST(RankCalls, NotesReachAllUpToTheEndOfTheWork) {
