@@ -141,7 +141,8 @@ Result<Described> read_description(std::string_view message) {
       described.tensors.push_back({*name, {tensor->shape, tensor->dtype}});
       continue;
     }
-    SHARDKIT_TRY(reader.fill(value));
+    if (auto status = reader.fill(value); !status.ok())
+      return std::move(status).error().of_tensor(*name);
     if (const auto* tensor = value.get_if<Tensor>()) {
       small.push_back({*name, {tensor->shape, tensor->dtype}});
       described.small.push_back(*tensor);

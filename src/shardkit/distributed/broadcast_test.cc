@@ -5,8 +5,11 @@
 #include <random>
 #include <thread>
 
+#include "shardkit/collective/agreement.h"
+#include "shardkit/collective/message.h"
 #include "shardkit/distributed/counting_group_test_util.h"
 #include "shardkit/distributed/distribute.h"
+#include "shardkit/distributed/form_message.h"
 #include "shardkit/distributed/whole_tensors_test_util.h"
 #include "shardkit/state/compare.h"
 #include "shardkit/testing/peak_memory.h"
@@ -447,6 +450,25 @@ TEST(Broadcast, RanksOfAMeshThatDisagree) {
                                    : others[i]}});
       return broadcast_state_dict(full, local, group);
     }, kInvalid, texts[i]);
+}
+
+TEST(Broadcast, MessagesThatRank0DoesNotSend) {
+  Dict no_text;
+  no_text.items.emplace_back(Value(true), Value(true));
+  const std::vector<std::pair<Value, std::string>> cases{
+      {None{}, "it is no dict"},
+      {no_text, "a key is no text"},
+      {make_dict({{"s", float_tensor({}, {1})}}), "elements are missing: tensor 's'"}};
+  for (const auto& [full, text] : cases)
+    expect_all_fail(2, [&full = full](ProcessGroup& group) -> Status {
+      Dict local;
+      if (group.rank() == 1) return broadcast_state_dict({}, local, group);
+      MessageWriter message;
+      message.put(encode_form(full));
+      message.put("abc");  // elements
+      SHARDKIT_TRY(exchange_messages(group, std::move(message).take()));
+      return agree_on_status(group, {});
+    }, ErrorCode::kPeer, "rank 1: a message of rank 0 is damaged: " + text);
 }
 
 TEST(Broadcast, ARankThatIsLateOrGoneIsAnErrorOnAll) {

@@ -133,8 +133,8 @@ class FormEncoder {
   std::unordered_map<const DeviceMesh*, std::int64_t> meshes_;
 };
 
-Error refused(const Error& error) {
-  return {ErrorCode::kPeer, "a message of another rank is damaged: " + error.message()};
+Error damaged(std::string_view what) {
+  return {ErrorCode::kPeer, "a message of another rank is damaged: " + std::string(what)};
 }
 
 class FormDecoder {
@@ -149,8 +149,7 @@ class FormDecoder {
 
  private:
   Result<Value> get(int depth) {
-    if (depth > kMaxDepth)
-      return Error(ErrorCode::kPeer, "a message of another rank is damaged: it is too deep");
+    if (depth > kMaxDepth) return damaged("it is too deep");
     SHARDKIT_ASSIGN(const std::int64_t number,
                     in_.number_up_to(static_cast<std::int64_t>(Kind::kOpaque)));
     switch (static_cast<Kind>(number)) {
@@ -238,7 +237,7 @@ class FormDecoder {
     SHARDKIT_ASSIGN(tensor.shape, in_.dims());
     const auto numel = element_count(tensor.shape);
     const auto bytes = numel ? checked_mul(*numel, item_bytes(tensor.dtype)) : std::nullopt;
-    if (!bytes) return refused(Error(ErrorCode::kPeer, "shape " + to_string(tensor.shape)));
+    if (!bytes) return damaged("no tensor can have the shape " + to_string(tensor.shape));
     tensor.strides = contiguous_strides(tensor.shape);
     tensor.storage =
         std::make_shared<const Storage>(NoBytes(), static_cast<std::uint64_t>(*bytes));
@@ -297,7 +296,7 @@ class FormDecoder {
       sharding.shard_order.push_back(std::move(order));
     }
     if (const Status status = check_sharding(sharding); !status.ok())
-      return refused(status.error());
+      return damaged(status.error().message());
     shardings_.push_back(std::make_shared<const Sharding>(std::move(sharding)));
     return shardings_.back();
   }
@@ -310,7 +309,7 @@ class FormDecoder {
     if (kind == 1) return Placement(StridedShard{first, second});
     if (kind == 2) return Placement(Replicate{});
     if (first < 0 || first > static_cast<std::int64_t>(ReduceOp::kProduct))
-      return refused(Error(ErrorCode::kPeer, "no such reduction"));
+      return damaged("no reduction has the number " + std::to_string(first));
     return Placement(Partial{static_cast<ReduceOp>(first)});
   }
 
@@ -333,7 +332,7 @@ class FormDecoder {
     }
     auto mesh = DeviceMesh::make(std::move(device_type), std::move(shape), std::move(ranks),
                                  std::move(names));
-    if (!mesh.ok()) return refused(mesh.error());
+    if (!mesh.ok()) return damaged(mesh.error().message());
     meshes_.push_back(std::make_shared<const DeviceMesh>(*std::move(mesh)));
     return meshes_.back();
   }

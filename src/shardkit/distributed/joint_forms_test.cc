@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "shardkit/collective/agreement.h"
 #include "shardkit/collective/thread_group.h"
 #include "shardkit/distributed/form_message.h"
 #include "shardkit/collective/message.h"
@@ -189,6 +190,32 @@ Value everything() {
                Opaque{"numpy.dtype", {Value(false)}}}};
 }
 
+TEST(JointForms, MessagesOfNoTensors) {
+  const Value path = List{{Value(std::string("w"))}};
+  const Value tensor = float_tensor({1}, {1});
+  const auto with = [](const Value& entry) {
+    return Tuple{{Value(std::string("options")), Value(List{{entry}})}};
+  };
+  const std::vector<Value> messages{
+      None{}, Tuple{{path}}, Tuple{{path, path}}, Tuple{{Value(std::string()), None{}}},
+      with(None{}), with(Tuple{{path}}), with(Tuple{{path, None{}}}), with(Tuple{{tensor, tensor}}),
+      with(Tuple{{Value(List{{tensor}}), tensor}})};
+  for (const Value& message : messages) {
+    const auto statuses = run_ranks(2, [&](ProcessGroup& group) -> Status {
+      if (group.rank() == 0) {
+        SHARDKIT_TRY(exchange_messages(group, encode_form(message)));
+      } else {
+        SHARDKIT_TRY(JointForms::exchange(group, std::vector<TensorForm>()));
+      }
+      return {};
+    });
+    EXPECT_THAT(statuses[0], IsOk());
+    EXPECT_THAT(statuses[1],
+                Fails(ErrorCode::kPeer,
+                      "a message of another rank is damaged: it is no list of tensors"));
+  }
+}
+
 TEST(FormMessage, ATreeComesBackWithoutItsElements) {
   const Value tree = everything();
   const auto back = decode_form(encode_form(tree));
@@ -221,6 +248,27 @@ TEST(FormMessage, DamagedBytesAreAnErrorWhereverTheyAre) {
   std::string deep;
   for (int i = 0; i < 5000; ++i) deep += encode_form(List{{Value()}}).substr(0, 16);
   EXPECT_THAT(decode_form(deep), Fails(ErrorCode::kPeer, "it is too deep"));
+}
+
+/// Numbers and texts, one after another.
+template <class... Parts>
+std::string told(const Parts&... parts) {
+  MessageWriter out;
+  (out.put(parts), ...);
+  return std::move(out).take();
+}
+
+TEST(FormMessage, TensorsThatCannotBe) {
+  constexpr std::int64_t kTensor = 11, kDTensor = 12, kFloat32 = 1, kPartial = 3;
+  EXPECT_THAT(decode_form(told(kTensor, kFloat32, 2, std::int64_t{1} << 62, 4)),
+              Fails(ErrorCode::kPeer, "a message of another rank is damaged: no tensor can have "
+                                      "the shape [4611686018427387904, 4]"));
+  // Of shape [1]; its sharding is the first, as is the mesh: "cpu", [1], of rank 0, without names.
+  const std::string dtensor = told(kDTensor, kFloat32, 1, 1, 0, 0, "cpu", 1, 1, 1, 0, 0, 1, 1);
+  EXPECT_THAT(decode_form(dtensor + told(1, kPartial, 99, 0, 0)),
+              Fails(ErrorCode::kPeer, "a message of another rank is damaged: no reduction has the "
+                                      "number 99"));
+  EXPECT_THAT(decode_form(dtensor + told(1, kPartial, 0, 0, 0)), IsOk());
 }
 
 }  // namespace

@@ -25,19 +25,12 @@ bool is_world(const RankList& ranks, const ProcessGroup& world) {
   return true;
 }
 
-Status check_mesh(const DeviceMesh& mesh, const ProcessGroup& world) {
-  if (mesh.shape().size() > 64)
-    return Error(ErrorCode::kInvalidArgument, "a device mesh has more than 64 dimensions")
-        .found(to_string(mesh));
-  return check_ranks(mesh, world);
-}
-
 // The lists that this rank needs, as a message.
 Result<std::string> needed_lists(const std::vector<MeshGroups::Request>& requests,
                                  const ProcessGroup& world) {
   std::set<RankList> lists;
   for (const auto& [mesh, dims] : requests) {
-    SHARDKIT_TRY(check_mesh(*mesh, world));
+    SHARDKIT_TRY(check_ranks(*mesh, world));
     RankList ranks = ranks_along(*mesh, dims, world.rank());
     if (!ranks.empty() && !is_world(ranks, world)) lists.insert(std::move(ranks));
   }

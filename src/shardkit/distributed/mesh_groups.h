@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "shardkit/base/dims.h"
 #include "shardkit/base/result.h"
 #include "shardkit/collective/process_group.h"
 #include "shardkit/layout/device_mesh.h"
@@ -15,6 +16,7 @@ namespace shardkit {
 
 /// Some of a mesh's dimensions: bit d is dimension d.
 using MeshDims = std::uint64_t;
+static_assert(Dims::kMaxDims <= 64);
 
 /// Checks that a process group has all ranks of a mesh.
 /// @error kInvalidArgument
@@ -42,8 +44,8 @@ class MeshGroups {
   ///
   /// @param world     the group whose ranks the meshes name; must outlive this object
   /// @param requests  of this rank; or why it cannot go on, which all ranks then return
-  /// @error kInvalidArgument a mesh has a rank outside the world, or more than 64 dimensions; the
-  ///        same on all ranks. As ProcessGroup.
+  /// @error kInvalidArgument a mesh has a rank outside the world; the same on all ranks. As
+  ///        ProcessGroup.
   /// Cost: one exchange, and one split for every set of groups that have no rank in common.
   static Result<MeshGroups> make(ProcessGroup& world, Result<std::vector<Request>> requests);
 
