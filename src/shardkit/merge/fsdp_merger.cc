@@ -11,6 +11,7 @@
 #include "shardkit/merge/block_journal.h"
 #include "shardkit/merge/compare_with_reference.h"
 #include "shardkit/merge/file_sink.h"
+#include "shardkit/merge/kept_dtypes.h"
 #include "shardkit/merge/manifest.h"
 #include "shardkit/merge/merge_to_memory.h"
 #include "shardkit/merge/plain_tensors.h"
@@ -202,8 +203,9 @@ Result<Tensor> FSDPModelMerger::merge_by_placement(std::string_view name) {
   if (const Fold* fold = tensor->fold.get())
     for (const CatalogTensor* part : {fold->a.get(), fold->b.get(), fold->magnitude.get()})
       if (part != nullptr) SHARDKIT_TRY(check_concatenated(fs_, *source, {part, 1}));
-  SHARDKIT_ASSIGN(const hf::DTypeChoice dtype,
+  SHARDKIT_ASSIGN(hf::DTypeChoice dtype,
                   hf::resolve(options_.dtype, source->config ? &*source->config : nullptr));
+  keep_float8_scales(*lora.model, dtype);
   return merge_to_memory(fs_, lora.model, static_cast<std::size_t>(tensor - tensors.begin()),
                          hf::output_dtype(dtype, tensor->name, tensor->dtype), options_.replicas,
                          options_.transfer);

@@ -159,6 +159,21 @@ TEST(MergeByPlacement, CastsByDefaultAndHasTiedTensors) {
               bytes_of(tied.merge_by_placement("model.embed_tokens.weight").value()));
 }
 
+TEST(MergeByPlacement, ScalesOfEightBitFloatsAreNotRounded) {
+  const testing::TempDir dir;
+  const Value weight = testing::make_tensor<std::uint8_t>(DType::kFloat8E4M3FN, {2}, {1, 2});
+  const Value state = testing::make_dict(
+      {{"w", weight}, {"w_scale_inv", testing::float_tensor({1}, {1.0009765625f})}});
+  testing::write_ranks(dir / "ckpt", {state});
+  MergeOptions options;
+  options.local_dir = dir / "ckpt";
+  const auto scale =
+      FSDPModelMerger(posix_file_system(), options).merge_by_placement("w_scale_inv");
+  ASSERT_THAT(scale, IsOk());
+  EXPECT_EQ(scale->dtype, DType::kFloat32);
+  EXPECT_EQ(testing::stored_floats(*scale), std::vector<float>{1.0009765625f});
+}
+
 TEST(ValidateStateDict, FindsNoDifferenceFromWhatWentIn) {
   for (const char* name : kLayouts) {
     FSDPModelMerger merger(posix_file_system(), keep(name));
