@@ -38,7 +38,7 @@ class UploadLibrariesTest(program.ProgramTest):
         self.damage(CURL)
         self.damage("libcurl-gnutls.so.4")
         self.assert_says(REFUSED, "uploads need libcurl.so.4, which is not on this machine "
-                                  "(Debian: libcurl4): ")
+                                  "(Debian: libcurl4): %s: " % (self.libraries / CURL))
 
     def test_no_libcrypto(self):
         self.damage(CRYPTO)

@@ -5,11 +5,16 @@
 namespace shardkit {
 
 Result<LoadedLibrary> LoadedLibrary::open(std::initializer_list<std::string> names) {
-  for (const int flags : {RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD, RTLD_NOW | RTLD_LOCAL})
-    for (const std::string& name : names)
-      if (void* handle = ::dlopen(name.c_str(), flags)) return LoadedLibrary(handle, name);
-  const char* reason = ::dlerror();
-  return Error(ErrorCode::kUnsupported, reason ? reason : "unknown");
+  for (const std::string& name : names)
+    if (void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD))
+      return LoadedLibrary(handle, name);
+  std::string why;
+  for (const std::string& name : names) {
+    if (void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL))
+      return LoadedLibrary(handle, name);
+    if (const char* reason = ::dlerror(); reason && why.empty()) why = reason;
+  }
+  return Error(ErrorCode::kUnsupported, why.empty() ? "unknown" : why);
 }
 
 Result<void*> LoadedLibrary::address_of(const char* symbol) const {

@@ -15,7 +15,7 @@ class LoadedLibrary {
  public:
   /// The first of `names` that the process has loaded already, else the first that can be loaded.
   /// @param names  paths, or names that the system looks for; at least one
-  /// @error kUnsupported none; the text is the system's, of the last
+  /// @error kUnsupported none; the text is the system's, of the first
   static Result<LoadedLibrary> open(std::initializer_list<std::string> names);
 
   /// @param function  a pointer to a function of the symbol's type

@@ -27,8 +27,8 @@ TEST(LoadedLibrary, OneThatTheProcessHasGoesBeforeOneThatItHasNot) {
   EXPECT_THAT(library->find("none_such", puts), Fails(ErrorCode::kUnsupported, "this libc.so.6"));
 }
 
-TEST(LoadedLibrary, WithNoneTheSystemSaysWhy) {
-  EXPECT_THAT(LoadedLibrary::open({"/nowhere/libx.so"}),
+TEST(LoadedLibrary, WithNoneTheSystemSaysWhyOfTheFirst) {
+  EXPECT_THAT(LoadedLibrary::open({"/nowhere/libx.so", "/nowhere/liby.so"}),
               Fails(ErrorCode::kUnsupported, "/nowhere/libx.so"));
 }
 
