@@ -144,6 +144,10 @@ TEST_P(CollectiveFailures, WrongInItself) {
        [](ProcessGroup& g) {
          return g.all_gather({}, std::span<const ProcessGroup::Writable>());
        }},
+      {"7 bytes cannot hold",
+       [](ProcessGroup& g) {
+         return g.all_gather(rooms(1, 8).data[0], std::span<std::byte>(rooms(1, 7).data[0]));
+       }},
       {"0 and 0 parts", [](ProcessGroup& g) { return g.all_to_all({}, {}); }},
       {"7 bytes are no whole elements of float32",
        [](ProcessGroup& g) {

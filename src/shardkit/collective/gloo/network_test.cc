@@ -1,11 +1,13 @@
 // Addresses of kinds that this host does not have, and where this host listens.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 
 #include <array>
 
 #include "shardkit/collective/gloo/network_internal.h"
 #include "shardkit/collective/gloo/network_test_util.h"
+#include "shardkit/collective/gloo/processes_test_util.h"
 #include "shardkit/testing/matchers.h"
 
 namespace shardkit {
@@ -37,6 +39,16 @@ TEST(Network, TheNextAddressIsTriedWhereTheFirstIsOfNoKind) {
               Fails(ErrorCode::kIo, "no socket"));
   EXPECT_THAT(connect_with_first(std::array{loopback(1), address_of_no_kind()}, soon()),
               Fails(ErrorCode::kPeer, "nobody listens"));
+}
+
+TEST(Network, TheInterfacesOfAProcessThatMayOpenNothingMore) {
+  const auto statuses = testing::run_processes(1, [](int) -> Status {
+    const rlimit none{0, 0};
+    SHARDKIT_TRY(testing::expect(::setrlimit(RLIMIT_NOFILE, &none) == 0, "a limit"));
+    SHARDKIT_TRY(address_of_interface("lo"));
+    return {};
+  });
+  EXPECT_THAT(statuses[0], Fails(ErrorCode::kIo, "the network interfaces: Too many open files"));
 }
 
 TEST(Network, AListenerIsHeardOverIpv6AsWell) {
