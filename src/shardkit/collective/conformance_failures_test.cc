@@ -149,21 +149,21 @@ TEST_P(CollectiveFailures, WrongInItself) {
          return g.all_gather(rooms(1, 8).data[0], std::span<std::byte>(rooms(1, 7).data[0]));
        }},
       {"0 and 0 parts", [](ProcessGroup& g) { return g.all_to_all({}, {}); }},
-      {"7 bytes are no whole elements of float32",
+      {"7 bytes are no whole number of float32 elements",
        [](ProcessGroup& g) {
          return g.all_reduce(Accumulation::kSum, DType::kFloat32, rooms(1, 7).data[0]);
        }},
-      {"ranks of",
+      {"is no subgroup of",
        [](ProcessGroup& g) -> Status {
          SHARDKIT_TRY(g.split(std::vector<int>{0, 99}));
          return {};
        }},
-      {"ranks of",
+      {"is no subgroup of",
        [](ProcessGroup& g) -> Status {
          SHARDKIT_TRY(g.split(std::vector<int>{0}));  // without the caller
          return {};
        }},
-      {"ranks of",
+      {"is no subgroup of",
        [](ProcessGroup& g) -> Status {
          SHARDKIT_TRY(g.split(std::vector<int>{1, 1}));
          return {};

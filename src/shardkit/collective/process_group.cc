@@ -50,7 +50,7 @@ Status ProcessGroup::all_gather(Readable mine, Writable all, Timeout timeout) {
   if (all.size() % ranks != 0 || all.size() / ranks != mine.size()) {
     CollectiveCall call;
     call.op = CollectiveOp::kAllGather;
-    return wrong(call, fmt::format("{} bytes cannot hold {} times {}", all.size(), size_,
+    return wrong(call, fmt::format("{} bytes cannot hold {} times {} bytes", all.size(), size_,
                                    mine.size()));
   }
   std::vector<Writable> parts(ranks);
@@ -113,7 +113,7 @@ Status ProcessGroup::all_reduce(Accumulation op, DType dtype, Writable buffer, T
     return refuse(Error(wide.error().code(),
                         fmt::format("all_reduce: rank {}: {}", rank_, wide.error().what())));
   if (buffer.size() % static_cast<std::size_t>(item_bytes(dtype)) != 0)
-    return wrong(call, fmt::format("{} bytes are no whole elements of {}", buffer.size(),
+    return wrong(call, fmt::format("{} bytes are no whole number of {} elements", buffer.size(),
                                    torch_name(dtype)));
   return run(call, deadline_after(timeout));
 }
@@ -165,14 +165,14 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::split_until(std::span<const 
        std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end() &&
        std::binary_search(sorted.begin(), sorted.end(), rank_));
   if (!valid)
-    return wrong(call, fmt::format("[{}] are no different ranks of {} with this one among them",
-                                   fmt::join(call.ranks, ", "), size_));
+    return wrong(call, fmt::format("[{}] is no subgroup of {} ranks: it must have different ones, "
+                                   "this one among them", fmt::join(call.ranks, ", "), size_));
   return run_split(call, deadline);
 }
 
 Status ProcessGroup::run_rooted(const CollectiveCall& call, Timeout timeout) {
   if (call.root < 0 || call.root >= size_)
-    return wrong(call, fmt::format("root {} is none of {} ranks", call.root, size_));
+    return wrong(call, fmt::format("root {} is no rank of a group of {}", call.root, size_));
   return run(call, deadline_after(timeout));
 }
 
