@@ -50,12 +50,13 @@ constexpr std::array kPlaces{
     Place{"fov_model_config", "fov_model.fov_encoder.model."},
 };
 
-void add_scope(const SaveFamily* family, std::string prefix, std::vector<SaveScope>& scopes) {
+void add_scope(const SaveFamily* family, std::string prefix, std::string_view part,
+               std::vector<SaveScope>& scopes) {
   if (family == nullptr) return;
   if (!family->inside.empty())
     add_scope(find_save_family(family->inside), fmt::format("{}{}", prefix, family->inside_prefix),
-              scopes);
-  scopes.push_back({family, std::move(prefix)});
+              part, scopes);
+  scopes.push_back({family, std::move(prefix), part});
 }
 
 const SaveFamily* family_of_part(const std::string& model_type, const Place& place) {
@@ -79,8 +80,8 @@ std::vector<SaveScope> save_scopes(const ModelConfig& config) {
     for (const Place& place : kPlaces)
       if (place.member == part_config.name)
         if (const SaveFamily* part = family_of_part(part_config.model_type, place); part != family)
-          add_scope(part, std::string(place.prefix), scopes);
-  add_scope(family, {}, scopes);
+          add_scope(part, std::string(place.prefix), place.member, scopes);
+  add_scope(family, {}, {}, scopes);
   return scopes;
 }
 

@@ -116,26 +116,28 @@ class Saver {
   /// What is still to be joined: a place for each tensor of the rule.
   struct Joint {
     const SaveRule* rule = nullptr;
+    std::string_view part;  // of config.json, the configuration of what it is in; empty: the top
     std::vector<std::optional<std::size_t>> held;
     std::size_t place = 0;  // in saved_
     bool is_taken_twice = false;
   };
 
   std::string renamed(std::string name) const;
-  bool convert(const SaveRule& rule, std::size_t index, std::size_t from);
+  bool convert(const SaveScope& scope, const SaveRule& rule, std::size_t index, std::size_t from);
   bool chunk(const SaveRule& rule, std::size_t index, const FoundName& found);
   bool cut_in_shards(const SaveRule& rule, std::size_t index, const FoundName& found);
   bool cut(std::size_t index, std::size_t dim, std::span<const std::string> names);
   bool pair(const SaveRule& rule, std::size_t index, const FoundName& found);
   bool unstack(const SaveRule& rule, std::size_t which, std::size_t index, const FoundName& found);
   bool transpose(const SaveRule& rule, std::size_t index, const FoundName& found);
-  bool join(const SaveRule& rule, std::size_t which, std::size_t index, const FoundName& found);
+  bool join(const SaveScope& scope, const SaveRule& rule, std::size_t which, std::size_t index,
+            const FoundName& found);
   void keep(std::size_t index);
   /// A listed family without experts one by one saves them fused.
   bool saves_fused(std::string_view name) const;
 
-  /// Attention heads of the part that the rule names; an error where config.json does not tell.
-  Result<std::int64_t> heads(const SaveRule& rule) const;
+  /// Attention heads of the part that the rule is for; an error where config.json does not tell.
+  Result<std::int64_t> heads(const Joint& joint) const;
   Status fill(const Joint& joint, SavedTensor& tensor) const;
 
   const ModelConfig* const config_;
@@ -160,11 +162,12 @@ void Saver::add(std::size_t index) {
   for (const SaveScope& scope : scopes_)
     for (const SaveRule& rule : scope.family->conversions)
       if (const auto from = scope.prefix_length(held_[index].name))
-        if (convert(rule, index, *from)) return;
+        if (convert(scope, rule, index, *from)) return;
   keep(index);
 }
 
-bool Saver::convert(const SaveRule& rule, std::size_t index, std::size_t from) {
+bool Saver::convert(const SaveScope& scope, const SaveRule& rule, std::size_t index,
+                    std::size_t from) {
   const std::span<const std::string_view> patterns = used(rule.held);
   for (std::size_t which = 0; which < patterns.size(); ++which) {
     const auto found = find_in_name(patterns[which], held_[index].name, from);
@@ -175,7 +178,7 @@ bool Saver::convert(const SaveRule& rule, std::size_t index, std::size_t from) {
       case Change::kShards: return cut_in_shards(rule, index, *found);
       case Change::kJoin:
       case Change::kJoinHeads:
-      case Change::kInterleave: return join(rule, which, index, *found);
+      case Change::kInterleave: return join(scope, rule, which, index, *found);
       case Change::kTranspose: return transpose(rule, index, *found);
       case Change::kPairs: return pair(rule, index, *found);
       case Change::kRename: return false;
@@ -283,12 +286,13 @@ bool Saver::pair(const SaveRule& rule, std::size_t index, const FoundName& found
   return true;
 }
 
-bool Saver::join(const SaveRule& rule, std::size_t which, std::size_t index,
-                 const FoundName& found) {
+bool Saver::join(const SaveScope& scope, const SaveRule& rule, std::size_t which,
+                 std::size_t index, const FoundName& found) {
   const std::string name = renamed(found.with(rule.saved[0]));
   const auto [joint, is_new] = joints_.try_emplace(name);
   if (is_new) {
     joint->second.rule = &rule;
+    joint->second.part = rule.heads_of.empty() ? scope.part : rule.heads_of;
     joint->second.held.resize(used(rule.held).size());
     joint->second.place = saved_.size();
     saved_.push_back({name, {}, {}});
@@ -325,15 +329,16 @@ void Saver::keep(std::size_t index) {
   saved_.push_back({renamed(tensor.name), tensor.shape, {{index, whole(tensor.shape)}}});
 }
 
-Result<std::int64_t> Saver::heads(const SaveRule& rule) const {
-  std::optional<std::int64_t> heads = config_->sizes.num_attention_heads;
+Result<std::int64_t> Saver::heads(const Joint& joint) const {
+  // Never those of another part, by which the rows may be shared all the same.
+  std::optional<std::int64_t> heads;
+  if (joint.part.empty()) heads = config_->sizes.num_attention_heads;
   for (const ConfigPart& part : config_->parts)
-    if (part.name == rule.heads_of) heads = part.num_attention_heads;
+    if (part.name == joint.part) heads = part.num_attention_heads;
   if (heads && *heads > 0) return *heads;
   return Error(ErrorCode::kUnsupported,
                "config.json does not tell the number of heads by which transformers orders rows")
-      .expected(fmt::format("{}{}num_attention_heads", rule.heads_of,
-                            rule.heads_of.empty() ? "" : "."));
+      .expected(fmt::format("{}{}num_attention_heads", joint.part, joint.part.empty() ? "" : "."));
 }
 
 /// The parts of a joined tensor, its shape and its view.
@@ -359,7 +364,7 @@ Status Saver::fill(const Joint& joint, SavedTensor& tensor) const {
     tensor.along = alone ? 0 : dim + 1;
     return {};
   }
-  SHARDKIT_ASSIGN(const std::int64_t count, heads(rule));
+  SHARDKIT_ASSIGN(const std::int64_t count, heads(joint));
   const std::int64_t half = rows / count / 2;
   if (half < 1 || rows != count * half * 2) return uneven(tensor);
   for (std::size_t which = 0; which < tensor.parts.size(); ++which) {

@@ -279,6 +279,24 @@ TEST(SavedForm, RowsOfEachHeadAlternateWhereTheRotaryEmbeddingPairsNeighbours) {
 TEST(SavedForm, HeadsThatAreNotToldOrDoNotShareTheRowsAreRefused) {
   EXPECT_THAT(form_of(config_of("kimi_k25"), projections({12, 5})),
               Fails(ErrorCode::kUnsupported, "vision_config.num_attention_heads"));
+  ModelConfig of_text = config_of("kimi_k25", "deepseek_v3");
+  of_text.sizes.num_attention_heads = 2;  // which are not those of the images' part
+  EXPECT_THAT(form_of(of_text, projections({12, 5})),
+              Fails(ErrorCode::kUnsupported, "vision_config.num_attention_heads"));
+  // The part alone is configured by the top level, and inside another model by its member.
+  const auto vision = [](const std::string& prefix) {
+    return std::vector<HeldTensor>{{prefix + "layers.0.self_attn.q_proj.bias", {12}},
+                                   {prefix + "layers.0.self_attn.k_proj.bias", {12}},
+                                   {prefix + "layers.0.self_attn.v_proj.bias", {12}}};
+  };
+  ModelConfig config = config_of("step3p5_vision");
+  config.sizes.num_attention_heads = 3;
+  EXPECT_EQ(form_of(config, vision(""))->tensors->front().view, (Dims{9, 2, 2}));
+  config = config_of("step3p7");
+  config.sizes.num_attention_heads = 3;
+  config.parts = {{"vision_config", "step3p5_vision", 2}};
+  EXPECT_EQ(form_of(config, vision("model.vision_model."))->tensors->front().view,
+            (Dims{6, 3, 2}));
   EXPECT_THAT(form_of(kimi_with(5), projections({12, 5})),
               Fails(ErrorCode::kCorrupt, "cannot be shared"));
   std::vector<HeldTensor> grouped = projections({12, 5});

@@ -41,7 +41,7 @@ struct SaveRule {
   std::string_view held[kMostRuleNames];
   std::string_view saved[kMostRuleNames];
   std::size_t dim = 0;
-  /// The member of config.json with num_attention_heads; empty: the top level.
+  /// The member of config.json with num_attention_heads; empty: what configures the family.
   std::string_view heads_of = {};
   bool minus_one = false;  ///< the number that '#' stands for is one less in the saved name
 };

@@ -75,9 +75,9 @@ constexpr std::array kStep3p7Renames{
     rename("^model.vision_model.", "vision_model.")};
 constexpr std::array kStep3p5VisionConversions{
     join_heads({"attn.q_proj.bias", "attn.k_proj.bias", "attn.v_proj.bias"}, "attn.in_proj_bias",
-               "vision_config"),
+               {}),
     join_heads({"attn.q_proj.weight", "attn.k_proj.weight", "attn.v_proj.weight"},
-               "attn.in_proj_weight", "vision_config")};
+               "attn.in_proj_weight", {})};
 constexpr std::array kStep3p5VisionRenames{
     rename(".layernorm_after.", ".ln_2."),
     rename(".layernorm_before.", ".ln_1."),
