@@ -251,6 +251,30 @@ TEST_F(JointMergeTest, CopiesOnSeveralDisksMustBeEqual) {
                   ErrorCode::kIncomplete, "ranks 0 and 2 differ in their copies of");
 }
 
+TEST_F(JointMergeTest, CopiesOfAConfigMustOrderRowsAlike) {
+  options_.local_dir = dir_ / "rows";
+  const Tensor matrix = testing::float_tensor({8, 1}, {0, 1, 2, 3, 4, 5, 6, 7});
+  const std::string attention = "model.layers.0.self_attn.";
+  write_pt_file(dir_ / "rows/model_world_size_1_rank_0.pt",
+                testing::make_dict({{attention + "q_proj.weight", matrix},
+                                    {attention + "k_proj.weight", matrix},
+                                    {attention + "v_proj.weight", matrix}}));
+  const auto write_config = [this](const std::string& folder, const std::string& heads) {
+    write_file(dir_ / (folder + "/config.json"),
+               R"({"model_type": "gradium_phonon_tts", "num_attention_heads": )" + heads + "}");
+  };
+  write_config("rows/huggingface", "2");
+  write_config("other", "1");
+  PartialDisk disk(posix_file_system(), dir_ / "rows/huggingface/config.json",
+                   dir_ / "other/config.json");
+  expect_all_fail(merge(2,
+                        [&disk](int rank) -> FileSystem& {
+                          return rank == 1 ? static_cast<FileSystem&>(disk) : posix_file_system();
+                        }),
+                  ErrorCode::kIncomplete,
+                  "ranks 0 and 1 differ in what config.json makes of the output");
+}
+
 /// An adapter of one rank, and its base model in two blocks: each of two ranks writes one.
 class JointLoraMergeTest : public JointMergeTest {
  protected:

@@ -84,6 +84,17 @@ std::string lora_hash(const OutputDecision& decision) {
   return hash_text(block_hash(std::as_bytes(std::span(text))));
 }
 
+/// How rows come in another order: config.json decides, and no head tells.
+std::string row_orders(const Catalog& catalog, const PlannedFile& file) {
+  std::string text;
+  for (const PlannedTensor& step : file.tensors) {
+    const CatalogTensor& tensor = catalog.tensors[step.tensor];
+    if (tensor.written_shape)
+      text += fmt::format("\n{} {} {}", tensor.name, tensor.made_of, to_string(tensor.shape));
+  }
+  return text;
+}
+
 json::Object tensor_object(const CatalogTensor& tensor, const PlannedTensor& step,
                            const std::string& file) {
   json::Array shape;
@@ -271,7 +282,8 @@ std::string merge_identity(const MergeSource& source, const OutputDecision& deci
   }
   json::Array heads;
   for (const PlannedFile& file : decision.output.plan.files()) {
-    const std::uint64_t hash = block_hash(std::as_bytes(std::span(file.head)));
+    const std::string text = file.head + row_orders(decision.output.plan.catalog(), file);
+    const std::uint64_t hash = block_hash(std::as_bytes(std::span(text)));
     heads.items.emplace_back(fmt::format("{} {} {}", file.name, file.bytes, hash_text(hash)));
   }
   json::Object identity;
