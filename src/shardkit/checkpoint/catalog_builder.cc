@@ -143,7 +143,9 @@ CatalogBuilder::CatalogBuilder(CatalogBuilder&&) noexcept = default;
 Status CatalogBuilder::add(std::int64_t rank, const std::string& file, const Value& root) {
   if (rank < 0 || rank >= impl_->world_size || impl_->is_missing(rank) ||
       !impl_->ranks.insert(rank).second)
-    return Error(ErrorCode::kInvalidArgument, fmt::format("rank {} is out of range or twice", rank));
+    return Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("rank {} was added before, or is none of the ranks to be added", rank));
   const auto* dict = root.get_if<Dict>();
   if (dict == nullptr)
     return Error(ErrorCode::kUnsupported, "the file does not hold a state dict")
@@ -155,7 +157,7 @@ Status CatalogBuilder::add(std::int64_t rank, const std::string& file, const Val
   for (const auto& [key, value] : dict->items) {
     const auto* raw = key.get_if<std::string>();
     if (raw == nullptr)
-      return Error(ErrorCode::kUnsupported, "a key of the state dict is no string")
+      return Error(ErrorCode::kUnsupported, "a key of the state dict is not a string")
           .in_file(file)
           .found(kind_name(key));
     Entry* entry = impl_->find(*raw);
@@ -263,7 +265,8 @@ Status CatalogBuilder::Impl::add_sharded(std::int64_t rank, const ShardedTensor&
   for (const ShardedTensor::LocalShard& local : tensor.local_shards) {
     const auto& all = entry.shard_boxes;  // of a nested ShardedTensor not known: none
     if (!all.empty() && std::find(all.begin(), all.end(), local.metadata.box) == all.end())
-      return Error(ErrorCode::kCorrupt, "a local shard is not among the shards of the tensor")
+      return Error(ErrorCode::kCorrupt,
+                   "a rank holds a shard that the ShardedTensor's metadata does not list")
           .found(to_string(local.metadata.box));
     SHARDKIT_ASSIGN(RankView view, to_view(rank, local.tensor));
     entry.shards.push_back({local.metadata.box, std::move(view)});
@@ -313,7 +316,7 @@ Status CatalogBuilder::Impl::check_missing_hold_copies() const {
   });
   if (one_mesh && elsewhere == entries.end()) return {};
   Error error(ErrorCode::kIncomplete,
-              "nothing proves that they hold only copies of what the others hold");
+              "nothing proves that the missing ranks hold only copies of what the others hold");
   if (elsewhere != entries.end()) error = std::move(error).of_tensor(elsewhere->name);
   return std::move(error)
       .expected(one_mesh ? "every tensor on every rank that is there, on meshes of all ranks"
@@ -387,7 +390,7 @@ Result<CatalogTensor> CatalogBuilder::Impl::join(Entry entry, PlainTensors plain
       const bool chunks =
           plain == PlainTensors::kConcat && world_size > 1 && !tensor.shape.empty();
       if (chunks && !missing.empty())
-        return Error(ErrorCode::kIncomplete, "each of them has a chunk of a plain tensor")
+        return Error(ErrorCode::kIncomplete, "each missing rank has a chunk of a plain tensor")
             .of_tensor(tensor.name)
             .found(fmt::format("missing ranks {}", rank_list(missing)));
       tensor.missing_replicas = static_cast<std::int32_t>(missing.size());
@@ -435,8 +438,11 @@ std::vector<SharedStorage> find_shared(const std::vector<CatalogTensor>& tensors
 }  // namespace
 
 Result<Catalog> CatalogBuilder::finish(PlainTensors plain) && {
-  if (static_cast<std::int64_t>(impl_->ranks.size() + impl_->missing.size()) != impl_->world_size)
-    return Error(ErrorCode::kInvalidArgument, "not every rank was added");
+  const auto missing = static_cast<std::int64_t>(impl_->missing.size());
+  if (static_cast<std::int64_t>(impl_->ranks.size()) != impl_->world_size - missing)
+    return Error(ErrorCode::kInvalidArgument, "not every rank was added before finish()")
+        .expected(fmt::format("{} ranks", impl_->world_size - missing))
+        .found(std::to_string(impl_->ranks.size()));
   const bool guess = plain == PlainTensors::kAuto;
   if (guess) {
     const bool distributed =
@@ -459,7 +465,8 @@ Result<Catalog> CatalogBuilder::finish(PlainTensors plain) && {
   }
   for (const auto& [name, kind] : impl_->skipped) {
     if (impl_->by_name.contains(name))
-      return Error(ErrorCode::kIncomplete, "a tensor on some ranks and something else on others")
+      return Error(ErrorCode::kIncomplete,
+                   "some ranks hold a tensor under this name, others something else")
           .of_tensor(name)
           .found(kind);
     catalog.skipped.push_back({name, kind});

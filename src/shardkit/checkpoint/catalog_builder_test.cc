@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/tensors.h"
 
@@ -138,8 +140,8 @@ TEST(CatalogBuilder, MissingRanksOfAnotherMeshMayHoldOtherExperts) {
   const Value first = make_dict({{"w", rows_of(all, 2)}, {"experts", rows_of(low, 2)}});
   const Value second = make_dict({{"w", rows_of(all, 2)}, {"experts", rows_of(high, 2)}});
   EXPECT_THAT(join_some({{0, first}, {1, first}}, {2, 3}),
-              Fails(ErrorCode::kIncomplete, "nothing proves that they hold only copies of what the "
-                                            "others hold: tensor 'experts'"));
+              Fails(ErrorCode::kIncomplete, "nothing proves that the missing ranks hold only "
+                                            "copies of what the others hold: tensor 'experts'"));
   EXPECT_THAT(join_some({{0, first}, {1, first}, {2, second}}, {3}),
               Fails(ErrorCode::kIncomplete, "a part of every copy: tensor 'experts'"));
   EXPECT_THAT(join_some({{0, first}, {1, first}, {2, second}, {3, second}}, {}), IsOk());
@@ -221,6 +223,18 @@ TEST(CatalogBuilder, RanksMustAgree) {
   EXPECT_THAT(join({good, make_dict({})}), Fails(ErrorCode::kIncomplete, "not on ranks 1"));
   EXPECT_THAT(join({good, make_dict({{"w", None{}}})}),
               Fails(ErrorCode::kIncomplete, "not on ranks 1"));
+  const auto elsewhere = make_sharding({2}, {1, 2}, {Shard{0}}, {4, 2});
+  const Value moved = make_dict({{"w", rows_of(elsewhere, 2)}});
+  EXPECT_THAT(join({good, moved, moved}),
+              Fails(ErrorCode::kIncomplete,
+                    "the device mesh of rank 0 has rank 1, whose tensor is on another mesh: tensor "
+                    "'w', expected 2 of ranks 0-1"));
+  EXPECT_THAT(join({good, good, good}),
+              Fails(ErrorCode::kIncomplete, "rank 2 holds elements of the tensor but is not in its "
+                                            "device mesh: tensor 'w', found 2 of ranks 0-1"));
+  EXPECT_THAT(join({make_dict({{"w", None{}}}), moved, moved}),
+              Fails(ErrorCode::kIncomplete, "some ranks hold a tensor under this name, others "
+                                            "something else: tensor 'w', found None"));
   const auto foreign = make_sharding({2}, {0, 7}, {Shard{0}}, {4, 2});
   EXPECT_THAT(join({make_dict({{"w", rows_of(foreign, 2)}}), make_dict({{"w", rows_of(foreign, 0)}})}),
               Fails(ErrorCode::kIncomplete, "rank 7"));
@@ -257,6 +271,23 @@ TEST(CatalogBuilder, PlainTensorsAloneAreChunks) {
   EXPECT_THAT(join({a, wide}), Fails(ErrorCode::kIncomplete, "do not join on dimension 0"));
 }
 
+// An expanded tensor of 4 bytes may have any number of elements.
+TEST(CatalogBuilder, ChunksThatJoinToMoreThanATensorCanHoldAreRefused) {
+  const auto chunk = [](Dims shape) {
+    Tensor tensor = float_tensor({1}, {1});
+    tensor.strides = Dims(shape.size(), 0);
+    tensor.shape = std::move(shape);
+    return make_dict({{"w", tensor}});
+  };
+  const Value rows = chunk({std::numeric_limits<std::int64_t>::max(), 0});
+  EXPECT_THAT(join({rows, rows}),
+              Fails(ErrorCode::kIncomplete, "the chunks of all ranks have too many rows"));
+  const Value elements = chunk({1 << 30, 1 << 30});
+  EXPECT_THAT(join(std::vector<Value>(8, elements)),
+              Fails(ErrorCode::kIncomplete, "the chunks of all ranks have too many elements: "
+                                            "tensor 'w', found [8589934592, 1073741824]"));
+}
+
 TEST(CatalogBuilder, OneRankIsWhole) {
   const auto catalog = join({make_dict({{"w", float_tensor({2}, {1, 2})}})});
   ASSERT_THAT(catalog, IsOk());
@@ -281,6 +312,20 @@ TEST(CatalogBuilder, ShardsOfOneBoxAreReplicas) {
               Fails(ErrorCode::kIncomplete, "disagree on the shards"));
 }
 
+TEST(CatalogBuilder, AShardIsWhereItsMetadataSays) {
+  ShardedTensor tensor;
+  tensor.shape = {3};
+  tensor.shards = {{{{0}, {2}}, 0}, {{{2}, {1}}, 1}};
+  tensor.local_shards = {{tensor.shards[0], float_tensor({1}, {1})}};
+  EXPECT_THAT(join({make_dict({{"w", tensor}})}),
+              Fails(ErrorCode::kIncomplete, "the shard of rank 0 is not of the size that its "
+                                            "metadata says: tensor 'w', expected [2], found [1]"));
+  tensor.local_shards[0].metadata.box = {{1}, {1}};
+  EXPECT_THAT(join({make_dict({{"w", tensor}})}),
+              Fails(ErrorCode::kCorrupt, "the ShardedTensor's metadata does not list: tensor 'w', "
+                                         "found [1:2]"));
+}
+
 // FSDP1 over a tensor-parallel ShardedTensor: each rank knows its own shards alone.
 TEST(CatalogBuilder, ShardsOfOtherRanksNeedNotBeListed) {
   ShardedTensor first, second;
@@ -290,6 +335,27 @@ TEST(CatalogBuilder, ShardsOfOtherRanksNeedNotBeListed) {
   const auto catalog = join({make_dict({{"w", first}}), make_dict({{"w", second}})});
   ASSERT_THAT(catalog, IsOk());
   EXPECT_EQ(catalog->tensors[0].pieces.size(), 2u);
+}
+
+TEST(CatalogBuilder, TheKeysOfAStateDictAreStrings) {
+  Dict dict;
+  dict.items.emplace_back(Value(std::int64_t{3}), float_tensor({1}, {1}));
+  EXPECT_THAT(join({dict}),
+              Fails(ErrorCode::kUnsupported,
+                    "a key of the state dict is not a string: found int, file 'rank0'"));
+}
+
+TEST(CatalogBuilder, EveryRankIsAddedOnce) {
+  const Value file = make_dict({{"w", float_tensor({1}, {1})}});
+  CatalogBuilder builder(4, {2});
+  EXPECT_THAT(builder.add(0, "f", file), IsOk());
+  for (const std::int64_t rank : {-1, 0, 2, 4})
+    EXPECT_THAT(builder.add(rank, "f", file),
+                Fails(ErrorCode::kInvalidArgument, "rank " + std::to_string(rank) +
+                                                       " was added before, or is none of the"));
+  EXPECT_THAT(std::move(builder).finish(PlainTensors::kAuto),
+              Fails(ErrorCode::kInvalidArgument,
+                    "not every rank was added before finish(): expected 3 ranks, found 1"));
 }
 
 TEST(CatalogBuilder, WrapperNamesComeOffAndMayNotCollide) {

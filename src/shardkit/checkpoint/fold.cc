@@ -39,8 +39,9 @@ Dims folded_shape(const CatalogTensor& tensor, const Fold& fold) {
 
 Status check_dtype(const CatalogTensor& tensor) {
   if (is_castable_float(tensor.dtype)) return {};
-  return Error(ErrorCode::kUnsupported, "LoRA of a dtype without arithmetic")
+  return Error(ErrorCode::kUnsupported, "LoRA of a dtype that is not folded")
       .of_tensor(tensor.name)
+      .expected("float64, float32, float16 or bfloat16")
       .found(torch_name(tensor.dtype));
 }
 
@@ -74,18 +75,19 @@ Result<FoldShape> fold_shape(const CatalogTensor& tensor, const Fold& fold) {
   const FoldShape shape{w->rows, w->columns, in->rows / experts,
                         fold.transposed ? in->columns : out->rows};
   if (shape.rank > kMostRank)
-    return Error(ErrorCode::kUnsupported, "LoRA of so high a rank")
+    return Error(ErrorCode::kUnsupported, "the rank of LoRA is too high")
         .of_tensor(tensor.name)
+        .expected(fmt::format("at most {}", kMostRank))
         .found(std::to_string(shape.rank));
   if (!fold.magnitude) return shape;
   const CatalogTensor& magnitude = *fold.magnitude;
   SHARDKIT_TRY(check_dtype(magnitude));
   if (fold.transposed || own.size() != 2 || fold.experts > 0)
-    return Error(ErrorCode::kUnsupported,
-                 "DoRA of an embedding, a convolution, experts or a transposed weight")
+    return Error(ErrorCode::kUnsupported, "DoRA of an embedding, a convolution, experts or a "
+                                          "transposed weight is not folded")
         .of_tensor(tensor.name);
   if (magnitude.shape != Dims{shape.uncut_rows})
-    return Error(ErrorCode::kIncomplete, "the magnitudes of DoRA do not fit the weight")
+    return Error(ErrorCode::kIncomplete, "DoRA's magnitudes are not one for each row of the weight")
         .of_tensor(magnitude.name)
         .expected(to_string(Dims{shape.uncut_rows}))
         .found(to_string(magnitude.shape));

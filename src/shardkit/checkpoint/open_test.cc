@@ -101,7 +101,8 @@ TEST_F(OpenTest, OneFullSetOfShardsIsEnough) {
     const std::int32_t copies = std::min(has(0) + has(2), has(1) + has(3));
     const auto catalog = open(MissingRanks::kAllowed);
     if (copies == 0) {
-      EXPECT_THAT(catalog, Fails(ErrorCode::kIncomplete, "they hold a part of every copy"));
+      EXPECT_THAT(catalog, Fails(ErrorCode::kIncomplete,
+                                 "and the missing ranks hold a part of every copy"));
       EXPECT_THAT(catalog, Fails(ErrorCode::kIncomplete, "missing: ")) << there;
     } else {
       ASSERT_THAT(catalog, IsOk()) << there;
@@ -157,7 +158,7 @@ TEST_F(OpenTest, MissingRanksThatMayHoldTensorsOfTheirOwnAreRefused) {
   copy("torch-2.13.0/plain_fp32_w2");
   std::filesystem::remove(dir_ / "c/model_world_size_2_rank_1.pt");
   EXPECT_THAT(open(MissingRanks::kAllowed),
-              Fails(ErrorCode::kIncomplete, "nothing proves that they hold only copies"));
+              Fails(ErrorCode::kIncomplete, "and nothing proves that the missing ranks hold"));
 }
 
 // PyTorch 2.4: FSDP1 redistributes and its (Shard(0), Shard(0)) is true, FSDP2's is not.

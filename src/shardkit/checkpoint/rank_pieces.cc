@@ -125,7 +125,8 @@ Result<std::vector<Member>> mesh_members(const MeshGroup& group, std::int64_t wo
       members.push_back({shard_coordinate(*group.sharding, view.rank, order), &view});
     } else if (element_count(view.layout->shape) != 0) {
       return disagreement(
-                 fmt::format("rank {} holds elements but is no member of its mesh", view.rank),
+                 fmt::format("rank {} holds elements of the tensor but is not in its device mesh",
+                             view.rank),
                  tensor)
           .found(to_string(mesh));
     }
@@ -146,14 +147,15 @@ Result<std::vector<Member>> mesh_members(const MeshGroup& group, std::int64_t wo
     const bool told = std::any_of(group.ranks.begin(), group.ranks.end(),
                                   [rank](const RankView& view) { return view.rank == rank; });
     if (!told)
-      return disagreement(fmt::format("rank {} says that rank {} shares its mesh; rank {} does "
-                                      "not have the tensor, or says otherwise",
-                                      group.ranks.front().rank, rank, rank),
+      return disagreement(fmt::format("the device mesh of rank {} has rank {}, whose tensor is on "
+                                      "another mesh",
+                                      group.ranks.front().rank, rank),
                           tensor)
           .expected(to_string(mesh));
   }
   if (members.size() + lacking == mesh.ranks().size()) return members;
-  return Error(ErrorCode::kInternal, "a mesh with more ranks than members").of_tensor(tensor.name);
+  return Error(ErrorCode::kInternal, "a device mesh has a rank that was added twice")
+      .of_tensor(tensor.name);
 }
 
 /// Where ranks of a mesh are missing: the copies of each shard that are there, numbered anew in rank
@@ -267,7 +269,7 @@ Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_siz
       }
     }
     // Not even if another mesh has one: that may be of other experts.
-    if (here == 0) return disagreement("they hold a part of every copy", tensor);
+    if (here == 0) return disagreement("the missing ranks hold a part of every copy", tensor);
     replicas += here;
     left_out += layers.replicas() - here;
     tensor.addends = static_cast<std::int32_t>(layers.addends());
@@ -291,9 +293,10 @@ Status make_sharded_tensor_pieces(std::vector<RankShard> shards, CatalogTensor& 
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const RankShard& shard = shards[i];
     if (shard.view.layout->shape != shard.box.shape)
-      return disagreement(fmt::format("rank {}'s shard is not of the size its metadata says",
-                                      shard.view.rank),
-                          tensor)
+      return disagreement(
+                 fmt::format("the shard of rank {} is not of the size that its metadata says",
+                             shard.view.rank),
+                 tensor)
           .expected(to_string(shard.box.shape))
           .found(to_string(shard.view.layout->shape));
     if (shard.box.empty()) continue;
@@ -342,12 +345,14 @@ Status make_concatenated_pieces(std::vector<RankView> ranks, CatalogTensor& tens
     Box box = whole(view.layout->shape);
     box.offset[0] = rows;
     const auto sum = checked_add(rows, view.layout->shape[0]);
-    if (!sum) return disagreement("the rows of all chunks overflow", tensor);
+    if (!sum) return disagreement("the chunks of all ranks have too many rows", tensor);
     rows = *sum;
     if (!box.empty()) tensor.pieces.push_back(make_piece(view, std::move(box), at_start));
   }
   tensor.shape[0] = rows;
-  if (!element_count(tensor.shape)) return disagreement("the elements overflow", tensor);
+  if (!element_count(tensor.shape))
+    return disagreement("the chunks of all ranks have too many elements", tensor)
+        .found(to_string(tensor.shape));
   return {};
 }
 

@@ -364,7 +364,7 @@ TEST_F(LoraTest, WhatDoesNotFitIsRefused) {
        ErrorCode::kUnsupported, "a bias of lora_B cannot be folded"},
       {"integers", make_dict({q("base_layer.weight", make_tensor<std::int32_t>(DType::kInt32, {3, 2}, {1, 2, 3, 4, 5, 6})),
                               q("lora_A.default.weight", a), q("lora_B.default.weight", b)}),
-       ErrorCode::kUnsupported, "dtype without arithmetic: tensor 'm.q.weight'"},
+       ErrorCode::kUnsupported, "LoRA of a dtype that is not folded: tensor 'm.q.weight'"},
       {"unknown", make_dict({q("base_layer.weight", w), q("lora_C.default.weight", a)}),
        ErrorCode::kUnsupported, "adapter of unknown form"},
       {"two of one name", make_dict({q("base_layer.weight", w), {"m.q.weight", w}, q("lora_A.default.weight", a),
