@@ -68,7 +68,10 @@ Result<std::optional<std::pair<Box, Box>>> find_overlap(std::vector<Box> boxes) 
 
 Status check_tiling(const Dims& shape, std::vector<Box> boxes) {
   const auto elements = element_count(shape);
-  if (!elements) return Error(ErrorCode::kInvalidArgument, "the shape overflows");
+  if (!elements)
+    return Error(ErrorCode::kInvalidArgument,
+                 "a size is negative, or the shape has too many elements")
+        .found(to_string(shape));
   std::optional<std::int64_t> covered = 0;
   for (const Box& box : boxes) {
     if (box.offset.size() != shape.size() || !lies_inside(box, shape))

@@ -35,6 +35,14 @@ TEST(Tiling, ABoxThatLeavesTheTensorIsFound) {
   EXPECT_THAT(check_tiling({4}, {{{0, 0}, {4, 1}}}), Fails(ErrorCode::kIncomplete, "leaves"));
 }
 
+TEST(Tiling, AShapeThatNoTensorHasIsRefused) {
+  for (const Dims& shape : {Dims{4, -1}, Dims{std::int64_t{1} << 62, 4}})
+    EXPECT_THAT(check_tiling(shape, {}),
+                Fails(ErrorCode::kInvalidArgument,
+                      "a size is negative, or the shape has too many elements: found " +
+                          to_string(shape)));
+}
+
 TEST(Tiling, NoDimensionsAndNoElements) {
   EXPECT_THAT(check_tiling({}, {{{}, {}}}), IsOk());
   EXPECT_THAT(check_tiling({}, {{{}, {}}, {{}, {}}}), Fails(ErrorCode::kIncomplete, "same"));

@@ -41,7 +41,9 @@ Status prove_file(const Catalog& catalog, const PlannedFile& file) {
     const auto bytes =
         checked_mul(catalog.tensors[step.tensor].numel(), item_bytes(step.dtype));
     const auto end = bytes ? checked_add(at, unsigned_bytes(*bytes)) : std::nullopt;
-    if (!end) return Error(ErrorCode::kLimit, "an output file is too large").in_file(file.name);
+    if (!end)
+      return Error(ErrorCode::kLimit, "an output file is larger than any file can be")
+          .in_file(file.name);
     at = *end;
   }
   if (at != file.bytes)
@@ -61,7 +63,8 @@ std::vector<std::shared_ptr<const CatalogTensor>> parts_of(const Fold& fold) {
 Status prove_fold(const CatalogTensor& tensor, const Fold& fold) {
   for (const auto& part : parts_of(fold)) {
     if (part->fold)
-      return Error(ErrorCode::kInternal, "a fold of a folded tensor").of_tensor(part->name);
+      return Error(ErrorCode::kInternal, "an adapter's factor has an adapter itself")
+          .of_tensor(part->name);
     SHARDKIT_TRY(prove_whole(*part));
     if (Status status = prove_arithmetic(*part, fold_dtype(tensor.dtype)); !status.ok())
       return std::move(status).error().of_tensor(part->name);
@@ -75,7 +78,7 @@ Status prove_fold(const CatalogTensor& tensor, const Fold& fold) {
 Status prove_whole(const CatalogTensor& tensor) {
   const auto elements = element_count(tensor.shape);
   if (!elements)
-    return Error(ErrorCode::kCorrupt, "the global shape overflows")
+    return Error(ErrorCode::kCorrupt, "a size is negative, or the shape has too many elements")
         .of_tensor(tensor.name)
         .found(to_string(tensor.shape));
   auto piece = tensor.pieces.begin();

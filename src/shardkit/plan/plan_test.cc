@@ -52,6 +52,32 @@ TEST(ProveWhole, PiecesOutOfOrderAreOurMistake) {
               Fails(ErrorCode::kInternal, "belongs to no layer"));
 }
 
+TEST(ProveWhole, AShapeThatNoTensorHasIsRefused) {
+  for (const Dims& shape : {Dims{4, -1}, Dims{std::int64_t{1} << 62, 4}})
+    EXPECT_THAT(prove_whole(tensor_of(shape, {})),
+                Fails(ErrorCode::kCorrupt,
+                      "a size is negative, or the shape has too many elements: tensor 'w', found " +
+                          to_string(shape)));
+}
+
+TEST(ProveWhole, AFactorOfAFoldIsNotFolded) {
+  const auto factor = [](Dims shape) {
+    return std::make_shared<CatalogTensor>(tensor_of(shape, {piece(whole(shape))}));
+  };
+  const auto a = factor({1, 2});
+  CatalogTensor tensor = tensor_of({3, 2}, {piece(whole({3, 2}))});
+  const auto fold = std::make_shared<Fold>();
+  fold->a = a;
+  fold->b = factor({3, 1});
+  tensor.fold = fold;
+  EXPECT_THAT(prove_whole(tensor), IsOk());
+  a->name = "a";
+  a->fold = fold;
+  EXPECT_THAT(prove_whole(tensor),
+              Fails(ErrorCode::kInternal, "an adapter's factor has an adapter itself: tensor 'a'"));
+  a->fold = nullptr;  // no ring of owners
+}
+
 class PlanTest : public ::testing::Test {
  protected:
   PlanTest() {
@@ -103,6 +129,12 @@ TEST_F(PlanTest, PartsMustTileTheirFile) {
   file_.bytes = 16;
   file_.tensors[0].offset = 9;
   EXPECT_THAT(make(), Fails(ErrorCode::kInternal, "do not follow each other"));
+}
+
+TEST_F(PlanTest, AFileHasALargestSize) {
+  catalog_->tensors[0].shape = {std::int64_t{1} << 62};
+  EXPECT_THAT(make(), Fails(ErrorCode::kLimit,
+                            "an output file is larger than any file can be: file 'out'"));
 }
 
 }  // namespace

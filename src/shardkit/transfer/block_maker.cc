@@ -68,7 +68,8 @@ Status BlockMaker::add_tensor(const PlannedTensor& planned, std::uint64_t begin,
     if (part_bytes_ >= limit) SHARDKIT_TRY(flush());
     const std::uint64_t bytes = std::min<std::uint64_t>(end - begin, limit - part_bytes_);
     if ((begin - first) % item != 0 || bytes % item != 0)
-      return Error(ErrorCode::kInternal, "a block cuts an element").of_tensor(tensor.name);
+      return Error(ErrorCode::kInternal, "a block begins or ends inside an element")
+          .of_tensor(tensor.name);
     const std::uint64_t overflows = reader_.overflows();
     SHARDKIT_TRY(reader_.read(*pieces_, static_cast<std::int64_t>((begin - first) / item),
                               static_cast<std::int64_t>((begin - first + bytes) / item),

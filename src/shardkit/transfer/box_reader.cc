@@ -108,7 +108,8 @@ Status BoxReader::read_span(const Request& request, std::int64_t span_elements) 
 Status BoxReader::read_bytes(const Storage& storage, std::int64_t offset_bytes, std::byte* target,
                              std::size_t bytes) {
   const FileRange* range = storage.file();
-  if (range == nullptr) return Error(ErrorCode::kInternal, "a storage without bytes is read");
+  if (range == nullptr)
+    return Error(ErrorCode::kInternal, "a tensor of the meta device, which has no bytes, is read");
   if (!open_file_ || open_path_ != *range->path) {
     SHARDKIT_ASSIGN(open_file_, files_.open(*range->path));
     open_path_ = *range->path;

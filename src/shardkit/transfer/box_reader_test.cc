@@ -104,5 +104,14 @@ TEST_F(BoxReaderTest, AFileThatIsGoneIsAnError) {
               testing::Fails(ErrorCode::kNotFound, "gone"));
 }
 
+TEST_F(BoxReaderTest, AStorageWithoutBytesIsOurMistake) {
+  const Tensor meta = testing::meta_tensor(DType::kFloat32, {1});
+  BoxReader reader(files_, 4096);
+  std::byte target[4];
+  EXPECT_THAT(reader.read({meta.storage.get(), 0, {1}}, 4, {1}, target, {1}),
+              testing::Fails(ErrorCode::kInternal,
+                             "a tensor of the meta device, which has no bytes, is read"));
+}
+
 }  // namespace
 }  // namespace shardkit

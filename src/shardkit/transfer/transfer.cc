@@ -33,7 +33,8 @@ struct Resources {
 Result<Resources> share_out(const TransferOptions& options, std::uint64_t blocks,
                             std::uint64_t folding) {
   if (options.threads < 0)
-    return Error(ErrorCode::kInvalidArgument, "a negative number of threads");
+    return Error(ErrorCode::kInvalidArgument, "the number of threads is negative")
+        .found(std::to_string(options.threads));
   const std::uint64_t least = kLeastBudget + folding;
   if (options.memory_budget < least)
     return Error(ErrorCode::kInvalidArgument, "the memory budget is too small")

@@ -11,6 +11,7 @@
 #include "shardkit/testing/temp_dir.h"
 #include "shardkit/testing/tensors.h"
 #include "shardkit/transfer/block_hash.h"
+#include "shardkit/transfer/block_maker.h"
 
 namespace shardkit {
 namespace {
@@ -165,6 +166,24 @@ TEST_F(TransferTest, ABudgetThatHoldsNoBlockIsRefused) {
   TransferOptions options;
   options.memory_budget = kLeastBudget - 1;
   EXPECT_THAT(run(sink, options), Fails(ErrorCode::kInvalidArgument, "budget"));
+}
+
+TEST_F(TransferTest, ANegativeNumberOfThreadsIsRefused) {
+  MemorySink sink(*plan_);
+  TransferOptions options;
+  options.threads = -1;
+  EXPECT_THAT(run(sink, options),
+              Fails(ErrorCode::kInvalidArgument, "the number of threads is negative: found -1"));
+}
+
+// Blocks are of a fixed size, and a file's head lets each tensor begin at a whole element.
+TEST_F(TransferTest, ABlockThatCutsAnElementIsOurMistake) {
+  MemorySink sink(*plan_);
+  FileCache files(posix_file_system(), 4);
+  BlockMaker maker(*plan_, files, sink, 1 << 20);
+  EXPECT_THAT(maker.make(0, 10, 4),
+              Fails(ErrorCode::kInternal,
+                    "a block begins or ends inside an element: tensor 'big'"));
 }
 
 }  // namespace
