@@ -14,7 +14,7 @@ Result<LoadedLibrary> LoadedLibrary::open(std::initializer_list<std::string> nam
       return LoadedLibrary(handle, name);
     if (const char* reason = ::dlerror(); reason && why.empty()) why = reason;
   }
-  return Error(ErrorCode::kUnsupported, why.empty() ? "unknown" : why);
+  return Error(ErrorCode::kUnsupported, why.empty() ? "no library is named" : why);
 }
 
 Result<void*> LoadedLibrary::address_of(const char* symbol) const {

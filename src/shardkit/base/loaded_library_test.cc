@@ -30,6 +30,7 @@ TEST(LoadedLibrary, OneThatTheProcessHasGoesBeforeOneThatItHasNot) {
 TEST(LoadedLibrary, WithNoneTheSystemSaysWhyOfTheFirst) {
   EXPECT_THAT(LoadedLibrary::open({"/nowhere/libx.so", "/nowhere/liby.so"}),
               Fails(ErrorCode::kUnsupported, "/nowhere/libx.so"));
+  EXPECT_THAT(LoadedLibrary::open({}), Fails(ErrorCode::kUnsupported, "no library is named"));
 }
 
 }  // namespace

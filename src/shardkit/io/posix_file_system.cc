@@ -106,7 +106,9 @@ class PosixWritableFile final : public WritableFile {
       if (put < 0 && errno == EINTR) continue;
       if (put < 0) return os_error("write", path_, errno).at_offset(offset);
       if (put == 0)  // trying again would never end
-        return Error(ErrorCode::kIo, "the system takes no more bytes").in_file(path_).at_offset(offset);
+        return Error(ErrorCode::kIo, "the system writes no more bytes, and does not say why")
+            .in_file(path_)
+            .at_offset(offset);
       offset += static_cast<std::uint64_t>(put);
       data = data.subspan(static_cast<std::size_t>(put));
     }
@@ -225,7 +227,8 @@ class PosixFileSystem final : public FileSystem {
       if (::ftruncate(fd, 0) == 0) calls_.pwrite(fd, line.data(), line.size(), 0);
       return lock;
     }
-    return Error(ErrorCode::kIo, "the lock changes hands too fast").in_file(path);
+    return Error(ErrorCode::kIo, "the lock is removed again and again; other merges come and go")
+        .in_file(path);
   }
 
   Result<FileInfo> info(const std::string& path) override {

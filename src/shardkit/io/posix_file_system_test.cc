@@ -4,6 +4,8 @@
 #include <filesystem>
 
 #include "shardkit/io/file_system.h"
+#include "shardkit/io/system_calls.h"
+#include "shardkit/testing/faulty_calls.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/temp_dir.h"
 
@@ -109,6 +111,35 @@ TEST_F(PosixFileSystemTest, ExchangesTwoFolders) {
   ASSERT_THAT(fs_.exchange(dir_ / "a", dir_ / "b"), IsOk());
   EXPECT_TRUE(std::filesystem::exists(dir_ / "a/two"));
   EXPECT_TRUE(std::filesystem::exists(dir_ / "b/one"));
+  testing::FaultyCalls calls;
+  calls.has_exchange = false;
+  EXPECT_THAT(make_posix_file_system(calls)->exchange(dir_ / "a", dir_ / "b"),
+              Fails(ErrorCode::kUnsupported, "the file system cannot exchange two names: file '"));
+}
+
+TEST_F(PosixFileSystemTest, AWriteOfNothingIsAnError) {
+  struct FullAfterTwo : SystemCalls {
+    ssize_t pwrite(int fd, const void* data, std::size_t, off_t offset) override {
+      return offset < 2 ? SystemCalls::pwrite(fd, data, 1, offset) : 0;
+    }
+  } calls;
+  const auto file = make_posix_file_system(calls)->create(dir_ / "f").value();
+  const Status status = file->write_at(0, bytes_of("0123"));
+  EXPECT_THAT(status, Fails(ErrorCode::kIo, "the system writes no more bytes"));
+  EXPECT_EQ(status.error().offset(), 2u);
+}
+
+TEST_F(PosixFileSystemTest, ALockThatIsAlwaysGoneIsGivenUp) {
+  struct RemovedByOthers : SystemCalls {
+    explicit RemovedByOthers(std::string path) : path_(std::move(path)) {}
+    int flock(int fd, int operation) override {
+      SystemCalls::unlink(path_.c_str());
+      return SystemCalls::flock(fd, operation);
+    }
+    const std::string path_;
+  } calls(dir_ / "lock");
+  EXPECT_THAT(make_posix_file_system(calls)->lock(dir_ / "lock", "me"),
+              Fails(ErrorCode::kIo, "the lock is removed again and again"));
 }
 
 TEST_F(PosixFileSystemTest, WholeFilesHaveALimit) {

@@ -25,7 +25,7 @@ Result<PublishedFiles> PublishedFiles::from_text(std::string_view text) {
     text.remove_prefix(line.size() + 1);
   }
   if (text != kEnd || files.fresh.empty())
-    return Error(ErrorCode::kCorrupt, "the record of a publication is damaged");
+    return Error(ErrorCode::kCorrupt, "the record of which files are to be published is damaged");
   return files;
 }
 

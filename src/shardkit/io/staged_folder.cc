@@ -343,7 +343,9 @@ Status StagedFolder::publish_by_files() {
     SHARDKIT_ASSIGN(files.fresh, list_files(*fs_, join_path(stage_, kContent)));
     for (const std::string& file : files.fresh)
       if (file.find('\n') != std::string::npos)
-        return Error(ErrorCode::kUnsupported, "a file name with a line break").in_file(file);
+        return Error(ErrorCode::kUnsupported,
+                     "a file with a line break in its name cannot be published here")
+            .in_file(file);
     const auto key = std::find(files.fresh.begin(), files.fresh.end(), options_.key_file);
     if (key != files.fresh.end()) std::rotate(key, key + 1, files.fresh.end());
     SHARDKIT_ASSIGN(const auto held, list_files(*fs_, target_, hidden_names()));

@@ -311,6 +311,16 @@ TEST_P(PublishByFilesTest, TheOldContentIsReplaced) {
   expect_new_content();
 }
 
+// The record of a publication has a name a line.
+TEST_P(PublishByFilesTest, ANameWithALineBreakIsRefused) {
+  auto stage = create(dir_ / "out", ExistingTarget::kReplace).value();
+  put(stage, "key", "new");
+  put(stage, "two\nlines", "new");
+  EXPECT_THAT(stage.publish(),
+              Fails(ErrorCode::kUnsupported, "a file with a line break in its name"));
+  EXPECT_TRUE(target_files().contains("old_key")) << "nothing was touched";
+}
+
 TEST_P(PublishByFilesTest, AKilledPublicationIsEndedByTheSameCommand) {
   for (int k = 1; k <= 3; ++k) {
     killed([this, k] {
