@@ -2,9 +2,12 @@
 #include "shardkit/state/pinned_memory.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
+#include <initializer_list>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -71,21 +74,22 @@ class CudaHostPinner : public HostPinner {
 };
 
 // A library stays loaded: pinned memory may be freed at any time up to the process's end.
-Result<std::shared_ptr<HostPinner>> make_pinner(const LoadedLibrary& library) {
+Result<std::shared_ptr<HostPinner>> load_first(std::initializer_list<std::string> names) {
+  const auto library = LoadedLibrary::open(names);
+  if (!library.ok())
+    return Error(ErrorCode::kUnsupported,
+                 fmt::format("pin_memory needs the CUDA runtime, which cannot be loaded: {}",
+                             library.error().what()))
+        .expected(fmt::format("{}", fmt::join(names, ", ")));
   auto pinner = std::make_shared<CudaHostPinner>();
-  SHARDKIT_TRY(pinner->find_functions(library));
+  SHARDKIT_TRY(pinner->find_functions(*library));
   return std::shared_ptr<HostPinner>(std::move(pinner));
 }
 
 }  // namespace
 
 Result<std::shared_ptr<HostPinner>> load_host_pinner(const std::string& library) {
-  const auto loaded = LoadedLibrary::open({library});
-  if (loaded.ok()) return make_pinner(*loaded);
-  return Error(ErrorCode::kUnsupported,
-               fmt::format("pin_memory needs the CUDA runtime, which cannot be loaded: {}",
-                           loaded.error().what()))
-      .in_file(library);
+  return load_first({library});
 }
 
 Result<std::shared_ptr<HostPinner>> cuda_host_pinner() {
@@ -93,13 +97,7 @@ Result<std::shared_ptr<HostPinner>> cuda_host_pinner() {
   static std::shared_ptr<HostPinner> pinner;
   const std::lock_guard lock(mutex);
   if (pinner) return pinner;
-  const auto loaded =
-      LoadedLibrary::open({"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"});
-  if (!loaded.ok())
-    return Error(ErrorCode::kUnsupported,
-                 "pin_memory needs the CUDA runtime (libcudart.so.13, .12 or .11.0), which cannot "
-                 "be loaded");
-  SHARDKIT_ASSIGN(pinner, make_pinner(*loaded));
+  SHARDKIT_ASSIGN(pinner, load_first({"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"}));
   return pinner;
 }
 

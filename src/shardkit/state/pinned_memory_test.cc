@@ -147,7 +147,8 @@ TEST_F(PinnedMemory, WhatAStateDictHadUntilAFailureIsGone) {
 
 TEST(HostPinner, ALibraryThatIsNoRuntimeIsUnsupported) {
   EXPECT_THAT(load_host_pinner("/nowhere/libcudart.so.13"),
-              Fails(ErrorCode::kUnsupported, "needs the CUDA runtime, which cannot be loaded"));
+              Fails(ErrorCode::kUnsupported,
+                    "pin_memory needs the CUDA runtime, which cannot be loaded: /nowhere/"));
   // Some other library.
   EXPECT_THAT(load_host_pinner("libc.so.6"),
               Fails(ErrorCode::kUnsupported, "has no cudaHostAlloc"));
@@ -158,7 +159,7 @@ TEST(HostPinner, TheMachinesOwnRuntimeWorksOrIsUnsupported) {
   const auto pinner = cuda_host_pinner();
   const std::string reason =
       pinner.ok() ? "pin_memory: cudaHost"
-                  : "pin_memory needs the CUDA runtime (libcudart.so.13, .12 or .11.0)";
+                  : "expected libcudart.so.13, libcudart.so.12, libcudart.so.11.0";
   const Value state = testing::make_dict({{"w", float_tensor({2}, {1, 2})}});
   for (const bool share : {false, true}) {
     const auto made = create_cpu_state_dict(state, {share, true, nullptr});
