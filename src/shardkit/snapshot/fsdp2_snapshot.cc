@@ -21,14 +21,15 @@ std::future<T> run_in_background(Fn fn) {
       try {
         return fn();
       } catch (const std::bad_alloc&) {
-        return Error(ErrorCode::kLimit, "no memory");
+        return Error(ErrorCode::kLimit, "there is not enough memory");
       } catch (const std::exception& e) {
         return Error(ErrorCode::kInternal, e.what());
       }
     });
   } catch (const std::system_error&) {
     std::promise<T> promise;
-    promise.set_value(Error(ErrorCode::kLimit, "the system gave no thread"));
+    promise.set_value(
+        Error(ErrorCode::kLimit, "the system starts no thread to work in the background"));
     return promise.get_future();
   }
 }

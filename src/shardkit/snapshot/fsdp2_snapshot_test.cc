@@ -3,9 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "shardkit/collective/thread_group.h"
 #include "shardkit/testing/matchers.h"
@@ -90,7 +92,7 @@ TEST(Fsdp2Save, RefusesWhatItCannotKeep) {
   number_key.items.emplace_back(Value(std::int64_t{1}), tensor);
   Dict twice = make_dict({{"w", tensor}, {"w", tensor}});
   EXPECT_THAT(fsdp2_sharded_save_to_cpu(number_key), Fails(kInvalid, "must be a text: found 1"));
-  EXPECT_THAT(fsdp2_sharded_save_to_cpu(twice), Fails(kInvalid, "two tensors of one name"));
+  EXPECT_THAT(fsdp2_sharded_save_to_cpu(twice), Fails(kInvalid, "two tensors have one name"));
   EXPECT_THAT(fsdp2_sharded_save_to_cpu(make_dict({{"w", None()}})), Fails(kInvalid, "found None"));
   EXPECT_THAT(fsdp2_sharded_save_to_cpu(make_dict({{"w", DTensor{tensor, nullptr}}})),
               Fails(kInvalid, "has no mesh"));
@@ -180,6 +182,14 @@ TEST(Refill, ThatDoesNotFitLeavesTheSnapshotAlone) {
               Fails(kInvalid, "another number of tensors: expected 2, found 0"));
 }
 
+TEST(Refill, ASnapshotThatWasTurnedIsRefused) {
+  const Dict live = make_dict({{"a", float_tensor({2, 2}, {1, 2, 3, 4})}});
+  Snapshot snapshot = fsdp2_sharded_save_to_cpu(live).value();
+  snapshot.entries[0].tensor.strides = {1, 2};
+  EXPECT_THAT(refill_snapshot(live, snapshot),
+              Fails(kInvalid, "the tensor in the snapshot is not contiguous: tensor 'a'"));
+}
+
 TEST(Refill, FromAnotherTensorsPlaceInTheSnapshotIsRefused) {
   const Dict saved = make_dict({{"a", float_tensor({2}, {1, 2})},
                                 {"b", float_tensor({2}, {3, 4})},
@@ -221,6 +231,18 @@ TEST(Async, SavesAndRefillsInTheBackground) {
   EXPECT_THAT(stored_floats(snapshot->entries[1].tensor), ElementsAre(6, 7));
 }
 
+TEST(Async, AThreadThatTheSystemRefusesIsAnError) {
+  pthread_attr_t usual, huge;
+  ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(::pthread_getattr_default_np(&huge), 0);
+  ASSERT_EQ(::pthread_attr_setstacksize(&huge, std::size_t{1} << 52), 0);  // more than is addressed
+  ASSERT_EQ(::pthread_setattr_default_np(&huge), 0);
+  auto future = fsdp2_sharded_save_to_cpu_async(model(3));
+  ASSERT_EQ(::pthread_setattr_default_np(&usual), 0);
+  EXPECT_THAT(future.get(), Fails(ErrorCode::kLimit, "the system starts no thread"));
+  EXPECT_THAT(fsdp2_sharded_save_to_cpu_async(model(3)).get(), IsOk());
+}
+
 TEST(Async, ErrorsComeWithTheFuture) {
   EXPECT_THAT(fsdp2_sharded_save_to_cpu_async(make_dict({{"w", None()}})).get(),
               Fails(kInvalid, "found None"));
@@ -231,6 +253,13 @@ TEST(Async, ErrorsComeWithTheFuture) {
   pinner->fail_at = 1;
   EXPECT_THAT(fsdp2_sharded_save_to_cpu_async(model(3), {false, true, pinner}).get(),
               Fails(ErrorCode::kLimit, "nothing left"));
+  struct OutOfMemory : CountingPinner {
+    Result<std::byte*> allocate(std::size_t) override { throw std::bad_alloc(); }
+  };
+  EXPECT_THAT(fsdp2_sharded_save_to_cpu_async(model(3),
+                                              {false, true, std::make_shared<OutOfMemory>()})
+                  .get(),
+              Fails(ErrorCode::kLimit, "there is not enough memory"));
 }
 
 TEST(Async, LiveMemoryStaysUntilTheCopyIsDone) {
@@ -361,7 +390,7 @@ TEST(Fsdp2Load, IntoTheSnapshotsOwnMemoryIsRefused) {
   twice.entries.push_back(twice.entries[0]);
   auto others = make_thread_groups(1);
   EXPECT_THAT(fsdp2_sharded_load_from_cpu(make_dict({}), twice, nullptr, *others[0]),
-              Fails(kInvalid, "two tensors of one name"));
+              Fails(kInvalid, "the snapshot holds two tensors of one name"));
 }
 
 TEST(Fsdp2Load, IntoTheMemoryOfAnUnusedEntryIsRefused) {

@@ -93,7 +93,7 @@ Result<Snapshot> save_tensors(const Dict& named_tensors, const MemoryOptions& me
   for (const auto& item : named_tensors.items) {
     SHARDKIT_ASSIGN(const LiveTensor live, live_tensor(item));
     if (!names.insert(live.name).second)
-      return invalid("two tensors of one name").of_tensor(live.name);
+      return invalid("two tensors have one name").of_tensor(live.name);
     if (auto bytes = first_element(*live.local); !bytes.ok())
       return std::move(bytes).error().of_tensor(live.name);
   }
@@ -125,7 +125,7 @@ Status refill_tensors(const Dict& named_tensors, Snapshot& snapshot) {
           .found(live.name);
     SHARDKIT_TRY(check_fits(entry, live));
     if (!is_contiguous(entry.tensor))
-      return invalid("the snapshot's tensor is not contiguous").of_tensor(live.name);
+      return invalid("the tensor in the snapshot is not contiguous").of_tensor(live.name);
   }
   SHARDKIT_TRY(check_apart(named_tensors, snapshot));
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -156,7 +156,7 @@ Status CheckedLoad::add(const Dict& named_tensors, const Snapshot& snapshot) {
   for (const auto& item : named_tensors.items) {
     SHARDKIT_ASSIGN(const LiveTensor live, live_tensor(item));
     if (!names.insert(live.name).second)
-      return invalid("two tensors of one name").of_tensor(live.name);
+      return invalid("two tensors have one name").of_tensor(live.name);
     const auto at = saved.find(live.name);
     if (at == saved.end()) {
       report.skipped.emplace_back(live.name);

@@ -20,7 +20,7 @@ using Mesh = std::shared_ptr<const DeviceMesh>;
 using Spec = std::shared_ptr<const Sharding>;
 
 Error corrupt(std::string_view what) {
-  return Error(ErrorCode::kCorrupt, fmt::format("a snapshot's metadata: {}", what));
+  return Error(ErrorCode::kCorrupt, fmt::format("the snapshot's metadata is damaged: {}", what));
 }
 
 template <class Numbers>
