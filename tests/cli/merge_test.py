@@ -53,6 +53,7 @@ class MergeTest(program.ProgramTest):
                 ([], ""), (["frobnicate"], "frobnicate"), (["merge"], "local"),
                 (merge + ["--no-such-flag"], "no-such-flag"), (merge + ["extra"], "extra"),
                 (merge + ["--dtype", "int8"], "int8"),
+                (merge[:-1] + [""], "--target-dir is empty"),
                 (merge + ["--max-shard-size", "5 bananas"], "5 bananas"),
                 (merge + ["--max-shard-size", "0"], "shard"),
                 (merge + ["--memory-budget", "lots"], "lots"),

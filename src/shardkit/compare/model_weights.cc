@@ -57,7 +57,7 @@ Result<Dict> read_torch_file(FileSystem& fs, const std::string& path,
   SHARDKIT_ASSIGN(const PtFile file, read_pt(fs, path));
   const auto* root = file.root.get_if<Dict>();
   if (root == nullptr)
-    return Error(ErrorCode::kUnsupported, "the file holds no dict of tensors")
+    return Error(ErrorCode::kUnsupported, "the file does not hold a dict of tensors")
         .in_file(path)
         .found(kind_name(file.root));
   std::string key;
@@ -176,7 +176,7 @@ Result<ModelWeights> read_weights(FileSystem& fs, const std::string& path) {
   }
   // Nothing would equal nothing.
   if (weights.tensors.items.empty())
-    return Error(ErrorCode::kIncomplete, "there are no tensors in it").in_file(path);
+    return Error(ErrorCode::kIncomplete, "the file or folder holds no tensors").in_file(path);
   return weights;
 }
 

@@ -8,6 +8,8 @@
 
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/temp_dir.h"
+#include "shardkit/testing/tensors.h"
+#include "shardkit/torch_pt/writer.h"
 
 namespace shardkit {
 namespace {
@@ -96,6 +98,15 @@ TEST(ReadWeights, NamesOfANestedFileAreItsPaths) {
   bool found = false;
   for (const std::string& name : names(*optimizer)) found = found || name.ends_with(".exp_avg");
   EXPECT_TRUE(found);
+}
+
+TEST_F(ReadWeightsTest, AFileWithoutADictHoldsNoModel) {
+  const auto file = posix_file_system().create(dir_ / "list.pt").value();
+  write_pt(*file, testing::list({testing::float_tensor({1}, {1})}), {}).value();
+  file->close().value();
+  EXPECT_THAT(read_weights(posix_file_system(), dir_ / "list.pt"),
+              Fails(ErrorCode::kUnsupported,
+                    "the file does not hold a dict of tensors: found list"));
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ Status read_bias(const json::Value& root, LoraSettings& settings) {
   } else if (text != nullptr && *text == "lora_only") {
     settings.bias = LoraSettings::Bias::kOfModules;
   } else {
-    return Error(ErrorCode::kCorrupt, "'bias' is none of none, all, lora_only")
+    return Error(ErrorCode::kCorrupt, "'bias' is not one of none, all, lora_only")
         .found(text != nullptr ? *text : std::string(json::kind_name(*value)));
   }
   return {};
@@ -93,7 +93,7 @@ Status read_bias(const json::Value& root, LoraSettings& settings) {
 Status read_target_parameters(const json::Value& root, LoraSettings& settings) {
   const json::Value* value = root.find("target_parameters");
   if (value == nullptr || value->is_null()) return {};
-  const Error no_list(ErrorCode::kCorrupt, "'target_parameters' is no list of texts");
+  const Error no_list(ErrorCode::kCorrupt, "'target_parameters' is no list of names");
   const auto* list = value->get_if<json::Array>();
   if (list == nullptr) return no_list;
   for (const json::Value& item : list->items) {
@@ -197,7 +197,8 @@ bool names_parameter(std::string_view target, std::string_view full_name) {
 Result<LoraSettings> parse_adapter_config(std::string_view text) {
   SHARDKIT_ASSIGN(json::Value root, json::parse(text, {.python_numbers = true}));
   if (root.get_if<json::Object>() == nullptr)
-    return Error(ErrorCode::kCorrupt, "no JSON object").found(json::kind_name(root));
+    return Error(ErrorCode::kCorrupt, "the adapter's configuration is no JSON object")
+        .found(json::kind_name(root));
   LoraSettings settings;
   if (const json::Value* type = root.find("peft_type")) {
     const auto* name = type->get_if<std::string>();
@@ -226,7 +227,8 @@ Result<LoraSettings> parse_adapter_config(std::string_view text) {
 Result<LoraSettings> parse_lora_train_meta(std::string_view text) {
   SHARDKIT_ASSIGN(const json::Value root, json::parse(text, {.python_numbers = true}));
   if (root.get_if<json::Object>() == nullptr)
-    return Error(ErrorCode::kCorrupt, "no JSON object").found(json::kind_name(root));
+    return Error(ErrorCode::kCorrupt, "the adapter's configuration is no JSON object")
+        .found(json::kind_name(root));
   LoraSettings settings;
   SHARDKIT_TRY(read_rank_and_alpha(root, settings));
   read_task_type(root, settings);

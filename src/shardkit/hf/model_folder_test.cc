@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "shardkit/testing/forwarding_file_system.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/temp_dir.h"
 
@@ -150,6 +151,21 @@ TEST(ListSidecars, HoldsItsDepthLimit) {
   write_file(dir / (folder + "d/x"), "");
   EXPECT_THAT(list_sidecars(posix_file_system(), dir.path()),
               Fails(ErrorCode::kLimit, "folders nest deeper than 16"));
+}
+
+TEST(ListSidecars, HoldsItsLimitOfFiles) {
+  struct ManyFiles : testing::ForwardingFileSystem {
+    using ForwardingFileSystem::ForwardingFileSystem;
+    std::size_t count = 100'000;
+    Result<std::vector<DirectoryEntry>> list(const std::string&) override {
+      return std::vector<DirectoryEntry>(count, {"part.gguf", {FileKind::kRegular}});
+    }
+  } fs(posix_file_system());
+  const TempDir dir;
+  EXPECT_THAT(list_sidecars(fs, dir.path()), IsOk());
+  fs.count += 1;
+  EXPECT_THAT(list_sidecars(fs, dir.path()),
+              Fails(ErrorCode::kLimit, "more than 100000 files in a model's folder: file '"));
 }
 
 }  // namespace

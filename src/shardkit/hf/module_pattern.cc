@@ -35,7 +35,8 @@ bool fits(const Atom& atom, char c) {
 
 Error unknown(std::string_view key) {
   return Error(ErrorCode::kUnsupported,
-               "a rank_pattern or alpha_pattern that is a regular expression of another kind")
+               "a key of rank_pattern or alpha_pattern is a regular expression that shardkit does "
+               "not know")
       .found(key);
 }
 

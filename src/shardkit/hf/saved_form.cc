@@ -96,7 +96,7 @@ Dims split(const Dims& shape, std::size_t dim, const Dims& factors) {
 
 Error uneven(const SavedTensor& tensor) {
   return Error(ErrorCode::kCorrupt,
-               "a size that cannot be shared as transformers shares it when it saves")
+               "a dimension cannot be divided into the parts that transformers saves")
       .of_tensor(tensor.name)
       .found(to_string(tensor.shape));
 }
@@ -380,7 +380,8 @@ Status Saver::fill(const Joint& joint, SavedTensor& tensor) const {
 Result<std::vector<SavedTensor>> Saver::finish() && {
   for (const auto& [name, joint] : joints_) {
     if (joint.is_taken_twice)
-      return Error(ErrorCode::kCorrupt, "two tensors would be saved at one place").of_tensor(name);
+      return Error(ErrorCode::kCorrupt, "two tensors would be saved as one part of a tensor")
+          .of_tensor(name);
     SavedTensor& tensor = saved_[joint.place];
     const std::size_t dim = joint.rule->dim;
     for (const std::optional<std::size_t>& index : joint.held) {

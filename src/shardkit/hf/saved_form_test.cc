@@ -175,7 +175,7 @@ TEST(SavedForm, ProjectionsAreJoinedInTheOrderOfTheRule) {
   EXPECT_EQ(joined.parts[1].held, 0u);
   std::vector<HeldTensor> twice = held;
   twice.push_back({"model.layers.0.attention.v_proj.weight", {2, 4}});
-  EXPECT_THAT(form_of(config_of("sarvam_moe"), twice), Fails(ErrorCode::kCorrupt, "at one place"));
+  EXPECT_THAT(form_of(config_of("sarvam_moe"), twice), Fails(ErrorCode::kCorrupt, "as one part of"));
   EXPECT_THAT(form_of(config_of("sarvam_moe"), {held[0], held[1]}),
               Fails(ErrorCode::kIncomplete, "not all tensors are there"));
   EXPECT_THAT(form_of(config_of("sarvam_moe"), {held[0], held[1], {held[2].name, {2, 5}}}),
@@ -204,7 +204,7 @@ TEST(SavedForm, TwoRulesThatMeetAtOneNameAreRefused) {
   EXPECT_THAT(form_of(config_of("gte"), {{"attention.qkv_proj.mlp.up_proj", {2, 4}},
                                          {"attention.qkv_proj.mlp.gate_proj", {2, 4}},
                                          {"self_attn.v_proj.mlp.up_gate_proj", {2, 4}}}),
-              Fails(ErrorCode::kCorrupt, "at one place"));
+              Fails(ErrorCode::kCorrupt, "as one part of"));
 }
 
 TEST(SavedForm, TwoTensorsUnderOneNameAreRefused) {
@@ -298,10 +298,10 @@ TEST(SavedForm, HeadsThatAreNotToldOrDoNotShareTheRowsAreRefused) {
   EXPECT_EQ(form_of(config, vision("model.vision_model."))->tensors->front().view,
             (Dims{6, 3, 2}));
   EXPECT_THAT(form_of(kimi_with(5), projections({12, 5})),
-              Fails(ErrorCode::kCorrupt, "cannot be shared"));
+              Fails(ErrorCode::kCorrupt, "cannot be divided into the parts"));
   std::vector<HeldTensor> grouped = projections({12, 5});
   grouped[2].shape = {6, 5};
-  EXPECT_THAT(form_of(kimi_with(2), grouped), Fails(ErrorCode::kCorrupt, "cannot be shared"));
+  EXPECT_THAT(form_of(kimi_with(2), grouped), Fails(ErrorCode::kCorrupt, "cannot be divided into the parts"));
 }
 
 TEST(SavedForm, GateAndUpProjectionsAlternate) {
@@ -321,7 +321,7 @@ TEST(SavedForm, GateAndUpProjectionsAlternate) {
   EXPECT_EQ(joined.view, (Dims{3, 2, 4}));
   EXPECT_EQ(joined.along, 1u);
   EXPECT_THAT(form_of(config_of("inkling_mm_model"), {{mlp + "experts.gate_up_proj", {2, 5, 4}}}),
-              Fails(ErrorCode::kCorrupt, "cannot be shared"));
+              Fails(ErrorCode::kCorrupt, "cannot be divided into the parts"));
 }
 
 TEST(SavedForm, AnEmbeddingIsCutIntoAsManyPartsAsConfigJsonSays) {

@@ -73,7 +73,8 @@ struct Inspection {
 /// A folder that is recognised but broken (ranks missing, a truncated file) is an Inspection with
 /// `problems`, not an error.
 ///
-/// @error kNotFound nothing there that shardkit knows; as the readers for a single file
+/// @error kNotFound nothing there that shardkit knows; kInvalidArgument a device, a pipe and the
+///        like; as the readers for a single file
 Result<Inspection> inspect(FileSystem& fs, const std::string& path);
 
 /// The same of a checkpoint whose files lie in several folders, as discover_checkpoint() joins them.
