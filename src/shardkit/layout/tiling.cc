@@ -49,7 +49,7 @@ class OverlapSearch {
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       pairs_ += boxes.size() - i - 1;
       if (pairs_ > kMaxPairs)
-        return Error(ErrorCode::kLimit, "pieces that interlock too much to be compared")
+        return Error(ErrorCode::kLimit, "the pieces interlock too much to be checked for overlap")
             .found(fmt::format("{} pieces", boxes.size()));
       for (std::size_t j = i + 1; j < boxes.size(); ++j)
         if (intersect(boxes[i], boxes[j])) return Overlap(std::pair(boxes[i], boxes[j]));

@@ -122,10 +122,11 @@ void copy_or_convert(DType from, std::span<const std::byte> in, DType to,
 Result<DType> accumulator_dtype(Accumulation op, DType dtype) {
   if (!is_integer(dtype) && !is_castable_float(dtype))
     return Error(ErrorCode::kUnsupported,
-                 fmt::format("Partial tensors of {} are not reduced", torch_name(dtype)));
+                 fmt::format("Partial tensors of {} cannot be reduced", torch_name(dtype)));
   if (is_integer(dtype) && op == Accumulation::kAvg)
     return Error(ErrorCode::kUnsupported,
-                 fmt::format("the average of {} tensors is no such tensor", torch_name(dtype)));
+                 fmt::format("{} tensors have no average, which Partial(avg) asks for",
+                             torch_name(dtype)));
   return wide_of(dtype);
 }
 

@@ -133,9 +133,10 @@ TEST(Accumulate, KnowsItsTypes) {
   for (const DType dtype : {DType::kBool, DType::kComplex64, DType::kFloat8E4M3FN,
                             DType::kFloat8E8M0FNU, DType::kFloat4E2M1FNx2})
     EXPECT_THAT(accumulator_dtype(Accumulation::kSum, dtype),
-                Fails(ErrorCode::kUnsupported, std::string(torch_name(dtype))));
+                Fails(ErrorCode::kUnsupported,
+                      "tensors of " + std::string(torch_name(dtype)) + " cannot be reduced"));
   EXPECT_THAT(accumulator_dtype(Accumulation::kAvg, DType::kInt64),
-              Fails(ErrorCode::kUnsupported, "average of int64"));
+              Fails(ErrorCode::kUnsupported, "int64 tensors have no average"));
 }
 
 }  // namespace
