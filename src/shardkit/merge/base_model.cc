@@ -30,7 +30,7 @@ Status add_base_model(FileSystem& fs, const std::string& folder, Catalog& catalo
   std::set<std::string> paths;
   for (const CatalogTensor& tensor : base->tensors) {
     if (names.contains(tensor.name))
-      return Error(ErrorCode::kCorrupt, "the base model holds a tensor of the adapter")
+      return Error(ErrorCode::kCorrupt, "the base model holds a tensor of the adapter, too")
           .in_file(folder)
           .of_tensor(tensor.name);
     for (const Piece& piece : tensor.pieces)

@@ -32,12 +32,13 @@ std::vector<DeviceMeshInfo> extract_device_mesh_info(const Catalog& catalog) {
 Result<std::vector<DeviceMeshInfo>> extract_device_mesh_info(const Value& state_dict) {
   const auto* dict = state_dict.get_if<Dict>();
   if (dict == nullptr)
-    return Error(ErrorCode::kUnsupported, "a state dict is a dict").found(kind_name(state_dict));
+    return Error(ErrorCode::kUnsupported, "the state dict is not a dict")
+        .found(kind_name(state_dict));
   std::vector<DeviceMeshInfo> infos;
   for (const auto& [key, value] : dict->items) {
     const auto* name = key.get_if<std::string>();
     if (name == nullptr)
-      return Error(ErrorCode::kUnsupported, "the keys of a state dict are strings")
+      return Error(ErrorCode::kUnsupported, "a key of the state dict is not a string")
           .found(kind_name(key));
     if (const auto* tensor = value.get_if<DTensor>()) add(*tensor->sharding, *name, infos);
   }

@@ -56,9 +56,9 @@ TEST(ExtractDeviceMeshInfo, OfOneRankAndOfNoMesh) {
   FSDPModelMerger plain = merger_of("torch-2.13.0/plain_fp32_w2");
   EXPECT_TRUE(extract_device_mesh_info(*plain.load_and_merge_state_dicts().value()).empty());
   EXPECT_THAT(extract_device_mesh_info(Value(List{})),
-              Fails(ErrorCode::kUnsupported, "a state dict is a dict: found list"));
+              Fails(ErrorCode::kUnsupported, "the state dict is not a dict: found list"));
   EXPECT_THAT(extract_device_mesh_info(Value(Dict{{{Value(std::int64_t{1}), Value()}}})),
-              Fails(ErrorCode::kUnsupported, "keys of a state dict are strings: found int"));
+              Fails(ErrorCode::kUnsupported, "a key of the state dict is not a string: found int"));
 }
 
 TEST(CalculateShardConfiguration, CountsShardsReplicasAndAddends) {

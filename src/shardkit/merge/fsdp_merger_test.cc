@@ -231,6 +231,25 @@ TEST_F(MergeTest, ADtypeThatSafetensorsCannotHoldIsRefusedByName) {
   expect_no_output();
 }
 
+TEST_F(MergeTest, ACheckpointWithoutTensorsIsRefused) {
+  write_ranks({make_dict({{"step", std::int64_t{3}}})});
+  EXPECT_THAT(merge(), Fails(ErrorCode::kInvalidArgument,
+                             "the checkpoint holds no tensors to write: file '" + dir_ / "ckpt"));
+  expect_no_output();
+}
+
+TEST_F(MergeTest, ATensorThatACastMakesTooLargeIsRefused) {
+  auto repeated = testing::make_tensor<std::uint16_t>(DType::kBFloat16, {1}, {0});
+  repeated.shape = {std::int64_t{1} << 61};
+  repeated.strides = {0};
+  write_ranks({make_dict({{"w", repeated}})});
+  options_.dtype = {hf::DTypeChoice::Kind::kCast, DType::kFloat32};
+  EXPECT_THAT(merge(), Fails(ErrorCode::kCorrupt,
+                             "a tensor of this shape and dtype has too many bytes: tensor 'w', "
+                             "found [2305843009213693952] of float32"));
+  expect_no_output();
+}
+
 TEST_F(MergeTest, TensorsWithoutElementsAreWritten) {
   const auto rows = make_sharding({2}, {0, 1}, {Shard{0}}, {0, 3});
   const Value file = make_dict({{"e", DTensor{float_tensor({0, 3}, {}), rows}}, {"b", float_tensor({0}, {})}});

@@ -87,7 +87,8 @@ Result<LoraModule> pair_up(const Catalog& catalog, const Parts& parts) {
   const auto b = index(module.embedding ? hf::LoraRole::kEmbeddingB : hf::LoraRole::kB);
   if (!a || !b) return no_pair(parts, "a module has only one of lora_A and lora_B");
   if (module.embedding && (index(hf::LoraRole::kA) || index(hf::LoraRole::kB)))
-    return no_pair(parts, "a module has adapters of two kinds");
+    return no_pair(parts, "a module has lora_embedding_A and lora_embedding_B beside lora_A or "
+                             "lora_B");
   module.a = *a;
   module.b = *b;
   module.bias = index(hf::LoraRole::kBias);
@@ -95,7 +96,7 @@ Result<LoraModule> pair_up(const Catalog& catalog, const Parts& parts) {
   const Dims& in = catalog.tensors[module.a].shape;
   const Dims& out = catalog.tensors[module.b].shape;
   if (in.size() < 2 || out.size() < 2 || in[0] != out[1] || in[0] < 1)
-    return no_pair(parts, "lora_A and lora_B are no pair")
+    return no_pair(parts, "the shapes of lora_A and lora_B do not fit each other")
         .found(fmt::format("A {}, B {}", to_string(in), to_string(out)));
   module.rank = in[0];
   return module;
@@ -117,7 +118,7 @@ Status collect(const Catalog& catalog, const std::vector<hf::LoraName>& names,
     const auto [place, is_new] = by_module.emplace(name.module, all.size());
     if (is_new) all.push_back({name.module, {}});
     if (!all[place->second].tensors.emplace(name.role, i).second)
-      return Error(ErrorCode::kCorrupt, "an adapter's tensor is there twice")
+      return Error(ErrorCode::kCorrupt, "a tensor of the adapter is there twice, under two names")
           .of_tensor(catalog.tensors[i].name);
   }
   for (const Parts& parts : all) {
@@ -215,7 +216,8 @@ Status check_settings(const LoraAdapter& adapter) {
   for (const LoraModule& module : adapter.modules) {
     SHARDKIT_ASSIGN(const auto rank, hf::rank_of(settings, module.target()));
     if (rank && *rank != module.rank)
-      return Error(ErrorCode::kIncomplete, "the tensors have another rank than the files say")
+      return Error(ErrorCode::kIncomplete,
+                   "the adapter's tensors have another rank than its files say")
           .in_file(settings.rank_source)
           .of_tensor(module.target())
           .expected(std::to_string(*rank))
@@ -253,7 +255,7 @@ Result<std::optional<LoraAdapter>> find_lora_adapter(FileSystem& fs, const Merge
   if (present.empty()) {
     if (choice == LoraChoice{}) return std::optional<LoraAdapter>();
     return Error(ErrorCode::kInvalidArgument,
-                 "options for LoRA, but the checkpoint holds no LoRA tensors")
+                 "options for LoRA are given, but the checkpoint holds no LoRA tensors")
         .in_file(source.checkpoint.path);
   }
   LoraAdapter adapter;

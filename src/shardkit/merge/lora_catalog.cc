@@ -331,7 +331,8 @@ Result<LoraMode> settle_mode(const MergeSource& source, const Names& names,
                              const LoraAdapter& adapter, LoraMode mode) {
   if (adapter.modules.empty() && mode == LoraMode::kAdapterOnly)
     return Error(ErrorCode::kInvalidArgument,
-                 "there is no adapter to write alone, only trained copies of modules")
+                 "there is no adapter to write alone: the checkpoint holds trained copies of "
+                 "modules, and no LoRA")
         .in_file(source.checkpoint.path);
   const auto of_model = [](const hf::LoraName& name) { return name.role == hf::LoraRole::kModel; };
   const bool has_base = std::any_of(names.begin(), names.end(), [&](const hf::LoraName& name) {

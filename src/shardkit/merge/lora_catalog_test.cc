@@ -353,7 +353,7 @@ TEST_F(LoraTest, WhatDoesNotFitIsRefused) {
        ErrorCode::kIncomplete, "only one of lora_A and lora_B: tensor 'm.q'"},
       {"ranks", make_dict({q("base_layer.weight", w), q("lora_A.default.weight", float_tensor({2, 2}, {1, 1, 1, 1})),
                            q("lora_B.default.weight", b)}),
-       ErrorCode::kIncomplete, "lora_A and lora_B are no pair: tensor 'm.q', found A [2, 2], B [3, 1]"},
+       ErrorCode::kIncomplete, "do not fit each other: tensor 'm.q', found A [2, 2], B [3, 1]"},
       {"shape", make_dict({q("base_layer.weight", float_tensor({2, 2}, {1, 2, 3, 4})),
                            q("lora_A.default.weight", a), q("lora_B.default.weight", b)}),
        ErrorCode::kIncomplete, "do not fit the weight: tensor 'm.q.weight'"},
@@ -370,6 +370,13 @@ TEST_F(LoraTest, WhatDoesNotFitIsRefused) {
       {"two of one name", make_dict({q("base_layer.weight", w), {"m.q.weight", w}, q("lora_A.default.weight", a),
                                      q("lora_B.default.weight", b)}),
        ErrorCode::kCorrupt, "two tensors get one name"},
+      {"one tensor twice", make_dict({q("base_layer.weight", w), q("lora_A.default.weight", a),
+                                      q("lora_B.default.weight", b),
+                                      {"m.q.lora_A.default.weight", a}}),
+       ErrorCode::kCorrupt, "there twice, under two names: tensor 'm.q.lora_A.default.weight'"},
+      {"two kinds", make_dict({q("base_layer.weight", w), q("lora_A.default.weight", a),
+                               q("lora_embedding_A.default", a), q("lora_embedding_B.default", b)}),
+       ErrorCode::kIncomplete, "lora_embedding_B beside lora_A or lora_B: tensor 'm.q'"},
       {"adapter alone", make_dict({q("lora_A.default.weight", a), q("lora_B.default.weight", b)}),
        ErrorCode::kIncomplete, "--base_model_dir"},
   };
@@ -378,6 +385,39 @@ TEST_F(LoraTest, WhatDoesNotFitIsRefused) {
     write(refusal.root);
     EXPECT_THAT(merge(), Fails(refusal.code, refusal.text)) << refusal.what;
   }
+}
+
+TEST_F(LoraTest, TrainedCopiesAreNoAdapterToWriteAlone) {
+  write(make_dict({{"score.original_module.weight", float_tensor({1}, {1})},
+                   {"score.modules_to_save.default.weight", float_tensor({1}, {2})}}));
+  options_.lora.mode = LoraMode::kAdapterOnly;
+  EXPECT_THAT(merge(), Fails(ErrorCode::kInvalidArgument,
+                             "there is no adapter to write alone: the checkpoint holds trained "
+                             "copies of modules, and no LoRA: file '"));
+}
+
+// PiSSA takes its factors out of the weights.
+TEST_F(LoraTest, AnAdapterThatChangedTheBaseWeightsIsNotFoldedIntoTheOriginalOnes) {
+  write(make_dict({q("lora_A.default.weight", float_tensor({1, 2}, {1, 3})),
+                   q("lora_B.default.weight", float_tensor({3, 1}, {1, 2, 3}))}));
+  write_base(make_dict({{"m.q.weight", float_tensor({3, 2}, {1, 2, 3, 4, 5, 6})}}), "{}");
+  write_adapter_config(R"({"r": 1, "lora_alpha": 1, "init_lora_weights": "pissa"})");
+  EXPECT_THAT(merge(), Fails(ErrorCode::kUnsupported,
+                             "the initialization of this adapter changed the base weights, and the "
+                             "checkpoint does not hold them: expected init_lora_weights that "
+                             "leaves them: true, gaussian, eva, found pissa"));
+  write_adapter_config(R"({"r": 1, "lora_alpha": 1, "init_lora_weights": "gaussian"})");
+  EXPECT_THAT(merge(), IsOk());
+}
+
+TEST_F(LoraTest, ABaseModelThatHoldsTheAdapterIsRefused) {
+  const Value adapter = make_dict({q("lora_A.default.weight", float_tensor({1, 2}, {1, 3})),
+                                   q("lora_B.default.weight", float_tensor({3, 1}, {1, 2, 3}))});
+  write(adapter);
+  write_base(adapter, "{}");
+  EXPECT_THAT(merge(), Fails(ErrorCode::kCorrupt,
+                             "the base model holds a tensor of the adapter, too: tensor "
+                             "'base_model.model.m.q.lora_A.default.weight', file '"));
 }
 
 // peft would load such an adapter without an error, and without effect.

@@ -94,7 +94,9 @@ Status set_orientation(const Catalog& catalog, Group& group, const std::vector<F
     return f.experts > 1 && !f.straight;
   });
   if (straight && turned)
-    return untold(catalog, group, "experts of one module are held in two ways");
+    return untold(catalog, group,
+                  "by their shapes, some experts of the module are stored as out x in, others as "
+                  "in x out");
   for (std::size_t i = 0; i < fits.size(); ++i) {
     if (fits[i].experts <= 1) group.wrappers[i]->transposed = false;
     else if (straight || turned) group.wrappers[i]->transposed = turned;

@@ -191,6 +191,16 @@ TEST_F(LoraParametersTest, ShapesThatFitNothingAreRefused) {
   EXPECT_THAT(result.error().message(), HasSubstr("down_proj [2, 1, 3]"));
 }
 
+TEST_F(LoraParametersTest, ExpertsOfOneModuleAreAllHeldTheSameWay) {
+  auto entries = two_parameters();
+  entries[1].second = float_tensor({2, 3, 1}, {0, 0, 0, 1, 1, 1});
+  write(entries);
+  EXPECT_THAT(merge("down_proj"),
+              Fails(ErrorCode::kIncomplete,
+                    "by their shapes, some experts of the module are stored as out x in, others as "
+                    "in x out: tensor 'm.mlp.experts'"));
+}
+
 TEST_F(LoraParametersTest, AnAdapterAloneIsWrittenIfAFileTellsOfIt) {
   auto entries = two_parameters();
   entries.erase(entries.begin(), entries.begin() + 2);

@@ -138,7 +138,9 @@ class ManifestWriter {
   bool first_ = true;
 };
 
-Error damaged(std::string what) { return {ErrorCode::kCorrupt, "no manifest: " + std::move(what)}; }
+Error damaged(std::string what) {
+  return {ErrorCode::kCorrupt, "this is no manifest of a merge: " + std::move(what)};
+}
 
 Result<std::string> text_member(const json::Value& object, std::string_view key) {
   const json::Value* value = object.find(key);

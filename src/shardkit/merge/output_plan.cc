@@ -1,5 +1,7 @@
 #include "shardkit/merge/output_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -83,9 +85,9 @@ Result<Chosen> choose(const Catalog& catalog, std::size_t i, const hf::DTypeChoi
   const auto elements = element_count(tensor.shape);
   const auto bytes = elements ? checked_mul(*elements, item_bytes(dtype)) : std::nullopt;
   if (!bytes)
-    return Error(ErrorCode::kCorrupt, "the global shape overflows")
+    return Error(ErrorCode::kCorrupt, "a tensor of this shape and dtype has too many bytes")
         .of_tensor(tensor.name)
-        .found(to_string(tensor.shape));
+        .found(fmt::format("{} of {}", to_string(tensor.shape), torch_name(dtype)));
   return Chosen{i, dtype, static_cast<std::uint64_t>(*bytes)};
 }
 
