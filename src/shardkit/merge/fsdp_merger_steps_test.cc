@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -369,6 +370,59 @@ TEST(FindMerged, IsTheSameMergeIfItIsWhole) {
   testing::write_file(dir / "out/model.safetensors", weights);
   EXPECT_FALSE(find());
   std::filesystem::remove(dir / "out/model.safetensors");
+  EXPECT_FALSE(find());
+}
+
+TEST(FindMerged, OtherFoldsAndOrdersOfRowsAreOtherMerges) {
+  const testing::TempDir dir;
+  MergeOptions options;
+  options.local_dir = dir / "ckpt";
+  options.target_dir = dir / "out";
+  options.lora.mode = LoraMode::kMerge;
+  const auto find = [&] {
+    return FSDPModelMerger(posix_file_system(), options).find_merged().value();
+  };
+  const auto merge = [&] {
+    options.existing = ExistingTarget::kReplace;
+    EXPECT_THAT(FSDPModelMerger(posix_file_system(), options).merge_and_save(), IsOk());
+  };
+  const Tensor matrix = testing::float_tensor({4, 1}, {1, 2, 3, 4});
+  testing::write_ranks(
+      dir / "ckpt",
+      {testing::make_dict(
+          {{"base_model.model.q.base_layer.weight", matrix},
+           {"base_model.model.q.lora_A.default.weight", testing::float_tensor({1, 1}, {1})},
+           {"base_model.model.q.lora_B.default.weight", matrix}})});
+  const auto write_adapter = [&](const std::string& alpha) {
+    testing::write_file(dir / "ckpt/lora_adapter/adapter_config.json",
+                        R"({"peft_type": "LORA", "r": 1, "target_modules": ["q"],
+                            "lora_alpha": 1, "alpha_pattern": {"q": )" + alpha + "}}");
+  };
+  write_adapter("2");
+  merge();
+  EXPECT_TRUE(find());
+  write_adapter("3");
+  EXPECT_FALSE(find());
+
+  options.lora = {};
+  std::filesystem::remove_all(dir / "ckpt");
+  const std::string attention = "self_attn.";
+  testing::write_ranks(dir / "ckpt",
+                       {testing::make_dict({{attention + "q_proj.weight", matrix},
+                                            {attention + "k_proj.weight", matrix},
+                                            {attention + "v_proj.weight", matrix}})});
+  const auto write_config = [&](const std::string& heads) {
+    const std::string path = dir / "ckpt/huggingface/config.json";
+    testing::write_file(
+        path, R"({"model_type": "gradium_phonon_tts", "num_attention_heads": )" + heads + "}");
+    // Put there by what keeps times.
+    std::filesystem::last_write_time(
+        path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(24));
+  };
+  write_config("1");
+  merge();
+  EXPECT_TRUE(find());
+  write_config("2");
   EXPECT_FALSE(find());
 }
 

@@ -95,6 +95,15 @@ std::string row_orders(const Catalog& catalog, const PlannedFile& file) {
   return text;
 }
 
+/// What decides the bytes and stands nowhere else in a manifest; empty: nothing does.
+std::string unseen_choices(const OutputDecision& decision) {
+  std::string text;
+  for (const PlannedFile& file : decision.output.plan.files())
+    text += row_orders(decision.output.plan.catalog(), file);
+  if (decision.lora) text += lora_hash(decision);
+  return text.empty() ? text : hash_text(block_hash(std::as_bytes(std::span(text))));
+}
+
 json::Object tensor_object(const CatalogTensor& tensor, const PlannedTensor& step,
                            const std::string& file) {
   json::Array shape;
@@ -242,6 +251,8 @@ std::string manifest_text(const MergeSource& source, const OutputDecision& decis
   writer.end_list();
   writer.member("dropped_ties", compact(text_array(decision.dropped_ties)));
   if (decision.lora) writer.member("lora", compact(to_json(*decision.lora)));
+  if (const std::string unseen = unseen_choices(decision); !unseen.empty())
+    writer.member("rows_and_folds", compact(json::Value(unseen)));
   return std::move(writer).finish();
 }
 
