@@ -125,7 +125,7 @@ class Saver {
   std::string renamed(std::string name) const;
   bool convert(const SaveScope& scope, const SaveRule& rule, std::size_t index, std::size_t from);
   bool chunk(const SaveRule& rule, std::size_t index, const FoundName& found);
-  bool cut_in_shards(const SaveRule& rule, std::size_t index, const FoundName& found);
+  void cut_in_shards(const SaveRule& rule, std::size_t index, const FoundName& found);
   bool cut(std::size_t index, std::size_t dim, std::span<const std::string> names);
   bool pair(const SaveRule& rule, std::size_t index, const FoundName& found);
   bool unstack(const SaveRule& rule, std::size_t which, std::size_t index, const FoundName& found);
@@ -148,6 +148,7 @@ class Saver {
   std::vector<std::string> fused_;
   std::vector<std::string> odd_;  // neither fused nor named as saved
   std::size_t already_saved_ = 0;
+  std::optional<Error> uncut_;
 };
 
 std::string Saver::renamed(std::string name) const {
@@ -175,7 +176,7 @@ bool Saver::convert(const SaveScope& scope, const SaveRule& rule, std::size_t in
     switch (rule.change) {
       case Change::kUnstack: return unstack(rule, which, index, *found);
       case Change::kChunk: return chunk(rule, index, *found);
-      case Change::kShards: return cut_in_shards(rule, index, *found);
+      case Change::kShards: cut_in_shards(rule, index, *found); return true;
       case Change::kJoin:
       case Change::kJoinHeads:
       case Change::kInterleave: return join(scope, rule, which, index, *found);
@@ -247,12 +248,17 @@ bool Saver::chunk(const SaveRule& rule, std::size_t index, const FoundName& foun
   return cut(index, rule.dim, names);
 }
 
-bool Saver::cut_in_shards(const SaveRule& rule, std::size_t index, const FoundName& found) {
+void Saver::cut_in_shards(const SaveRule& rule, std::size_t index, const FoundName& found) {
   const auto count = config_->sizes.split_ngram_parts.value_or(0);
-  if (count < 1 || count > kMostExperts) return false;
   std::vector<std::string> names;
-  for (std::int64_t i = 0; i < count; ++i) names.push_back(found.with(numbered(rule.saved[0], i)));
-  return cut(index, 0, names);
+  for (std::int64_t i = 0; i < count && count <= kMostExperts; ++i)
+    names.push_back(found.with(numbered(rule.saved[0], i)));
+  if (!names.empty() && cut(index, 0, names)) return;
+  uncut_ = Error(ErrorCode::kUnsupported,
+                 "config.json does not tell into how many parts transformers cuts a tensor")
+               .of_tensor(held_[index].name)
+               .expected(fmt::format("split_ngram_parts that share {}", to_string(held_[index].shape)))
+               .found(std::to_string(count));
 }
 
 bool Saver::transpose(const SaveRule& rule, std::size_t index, const FoundName& found) {
@@ -378,6 +384,7 @@ Status Saver::fill(const Joint& joint, SavedTensor& tensor) const {
 }
 
 Result<std::vector<SavedTensor>> Saver::finish() && {
+  if (uncut_) return *std::move(uncut_);
   for (const auto& [name, joint] : joints_) {
     if (joint.is_taken_twice)
       return Error(ErrorCode::kCorrupt, "two tensors would be saved as one part of a tensor")

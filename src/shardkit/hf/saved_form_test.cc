@@ -332,6 +332,13 @@ TEST(SavedForm, AnEmbeddingIsCutIntoAsManyPartsAsConfigJsonSays) {
               ElementsAre("model.ngram_embedding.shard_0.weight",
                           "model.ngram_embedding.shard_1.weight",
                           "model.ngram_embedding.shard_2.weight"));
+  for (const std::optional<std::int64_t> parts :
+       {std::optional<std::int64_t>(), std::optional<std::int64_t>(0),
+        std::optional<std::int64_t>(5), std::optional<std::int64_t>(std::int64_t{1} << 40)}) {
+    config.sizes.split_ngram_parts = parts;  // of five parts, three would take all six rows
+    EXPECT_THAT(form_of(config, held),
+                Fails(ErrorCode::kUnsupported, "into how many parts transformers cuts a tensor"));
+  }
 }
 
 TEST(SavedForm, QueriesOfALoopAreTakenApart) {
