@@ -196,6 +196,9 @@ Status fold_all(const MergeSource& source, const Names& names, const LoraAdapter
       return Error(ErrorCode::kIncomplete, "there is no base weight to fold an adapter into")
           .of_tensor(module.name)
           .expected(module.weight());
+    if (found->second->fold)
+      return Error(ErrorCode::kUnsupported, "several adapters of one weight cannot be folded")
+          .of_tensor(module.weight());
     SHARDKIT_ASSIGN(Fold fold, fold_of(source, adapter, module, *found->second));
     found->second->fold = std::make_shared<const Fold>(std::move(fold));
   }

@@ -109,6 +109,16 @@ TEST_F(LoraTest, IsFoldedIn) {
   EXPECT_EQ(report->summary.tensors, 1u);
 }
 
+TEST_F(LoraTest, TwoAdaptersOfOneWeightAreRefused) {
+  write(make_dict({q("base_layer.base_layer.weight", float_tensor({1, 1, 1, 1}, {1})),
+                   q("base_layer.lora_A.default.weight", float_tensor({1, 1, 1, 1}, {2})),
+                   q("base_layer.lora_B.default.weight", float_tensor({1, 1, 1, 1}, {1})),
+                   q("lora_A.default.weight", float_tensor({1, 1, 1, 1}, {4})),
+                   q("lora_B.default.weight", float_tensor({1, 1, 1, 1}, {1}))}));
+  write_adapter_config(R"({"peft_type": "LORA", "r": 1, "lora_alpha": 1})");
+  EXPECT_THAT(merge(), Fails(ErrorCode::kUnsupported, "several adapters of one weight"));
+}
+
 TEST_F(LoraTest, TheSumIsRoundedOnce) {
   // bfloat16 keeps 8 bits: 1 + 2^-8 lies halfway and goes to 1, but 1 + 2^-8 + 2^-16 does not. An
   // update that is rounded to bfloat16 first is 2^-8.
