@@ -265,7 +265,7 @@ bool Saver::transpose(const SaveRule& rule, std::size_t index, const FoundName& 
   const Dims& shape = held_[index].shape;
   if (shape.size() < 2) return false;
   SavedTensor tensor{renamed(found.with(rule.saved[0])), shape, {{index, whole(shape)}}};
-    std::swap(tensor.shape[shape.size() - 2], tensor.shape[shape.size() - 1]);
+  std::swap(tensor.shape[shape.size() - 2], tensor.shape[shape.size() - 1]);
   tensor.parts[0].order = exchanged(shape.size(), shape.size() - 2);
   saved_.push_back(std::move(tensor));
   return true;
