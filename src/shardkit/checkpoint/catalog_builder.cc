@@ -231,7 +231,7 @@ Result<Entry*> CatalogBuilder::Impl::entry_for(std::int64_t rank, std::string_vi
 
 Result<RankView> CatalogBuilder::Impl::to_view(std::int64_t rank, const Tensor& tensor) {
   SHARDKIT_TRY(check_view(tensor));
-  if (tensor.storage->is_meta())
+  if (tensor.storage && tensor.storage->is_meta())
     return Error(ErrorCode::kUnsupported, "the tensor is on the meta device and has no bytes");
   return RankView{static_cast<std::int32_t>(rank), layouts.find_or_add(tensor), tensor.offset,
                   tensor.storage};

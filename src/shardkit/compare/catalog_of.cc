@@ -13,7 +13,7 @@ Status check_whole(const Value& value) {
         .found(kind_name(value));
   const auto* tensor = value.get_if<Tensor>();
   if (tensor == nullptr) return {};
-  if (tensor->storage->is_meta())
+  if (tensor->storage && tensor->storage->is_meta())
     return Error(ErrorCode::kInvalidArgument, "a tensor of the reference has no bytes (meta)");
   return check_view(*tensor);
 }

@@ -168,6 +168,18 @@ TEST(CompareCatalogs, RefusesWhatIsNotProvenOnEitherSide) {
   EXPECT_THAT(compare(partial, whole), Fails(ErrorCode::kIncomplete, "'w'"));
 }
 
+TEST(CatalogOf, TensorsWithoutAStorage) {
+  Tensor empty;
+  empty.shape = {2, 0};
+  empty.strides = {1, 1};
+  const Value state = make_dict({{"empty", empty}});
+  const auto catalog = catalog_of(*state.get_if<Dict>());
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_EQ(catalog->tensors[0].shape, (Dims{2, 0}));
+  const Value scalar = make_dict({{"w", Tensor()}});
+  EXPECT_THAT(catalog_of(*scalar.get_if<Dict>()), Fails(ErrorCode::kInternal, "has no storage"));
+}
+
 TEST(CompareCatalogs, ABudgetThatIsTooSmall) {
   ComparisonOptions options;
   options.transfer.memory_budget = kLeastComparisonBudget - 1;
