@@ -121,6 +121,11 @@ class TreeWriter {
 
   Status write(const Tensor& tensor) {
     SHARDKIT_TRY(check_view(tensor));
+    if (!tensor.storage) {  // without elements
+      Tensor stored = tensor;
+      stored.storage = std::make_shared<const Storage>(MemoryBlock{}, 0);
+      return write(stored);
+    }
     if (tensor.storage->is_meta()) {
       out_.global("torch._utils", "_rebuild_meta_tensor_no_storage");
       out_.mark();

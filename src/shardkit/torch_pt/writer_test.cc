@@ -56,6 +56,7 @@ TEST(WritePt, ReadsBackAsItWas) {
                            {std::string("view"), view},
                            {std::string("small"), small},
                            {std::string("meta"), meta},
+                           {std::string("empty"), Tensor{DType::kFloat32, {2, 0}, {1, 1}, 0, {}}},
                            {std::string("strided"), DTensor{plain, spec}},
                            {std::string("ordered"), DTensor{plain, ordered}},
                            {std::int64_t{7}, Tuple{{None{}, true, std::int64_t{1} << 40, -1.5,
