@@ -97,9 +97,11 @@ Result<Dict> read_torch_index(FileSystem& fs, const std::string& folder,
   for (const auto& [file, wanted] : listed) {
     const std::string path = join_path(folder, file);
     SHARDKIT_ASSIGN(Dict content, read_torch_file(fs, path, notes));
+    std::set<std::string> found;
+    for (const auto& [key, tensor] : content.items) found.insert(*key.get_if<std::string>());
     SHARDKIT_TRY(append(std::move(content), path, names, tensors));
     for (const std::string& name : wanted)
-      if (!names.contains(name))
+      if (!found.contains(name))
         return Error(ErrorCode::kIncomplete, "the file lacks a tensor that the index lists there")
             .in_file(path)
             .of_tensor(name);

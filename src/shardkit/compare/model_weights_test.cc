@@ -86,6 +86,18 @@ TEST_F(ReadWeightsTest, AnIndexOfTorchFilesMustSpeakTrue) {
   EXPECT_EQ(read().value().notes.size(), 1u) << "the file alone comes before an index";
 }
 
+TEST_F(ReadWeightsTest, ATensorInAnotherTorchFileThanTheIndexListsIsMissed) {
+  copy(kTorchFile, "a.bin");
+  const auto file = posix_file_system().create(dir_ / "b.bin").value();
+  write_pt(*file, testing::make_dict({{"more", testing::float_tensor({1}, {1})}}), {}).value();
+  file->close().value();
+  const auto held = names(read_weights(posix_file_system(), kTorchFile).value());
+  write_file(dir_ / "pytorch_model.bin.index.json",
+             R"({"weight_map": {")" + held[0] + R"(": "a.bin", ")" + held[1] +
+                 R"(": "b.bin", "more": "b.bin"}})");
+  EXPECT_THAT(read(), Fails(ErrorCode::kIncomplete, "lists there: tensor '" + held[1] + "'"));
+}
+
 TEST(ReadWeights, NamesOfANestedFileAreItsPaths) {
   const auto nested =
       read_weights(posix_file_system(), written("formats_w1/formats/nested.pt"));
