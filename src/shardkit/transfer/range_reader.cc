@@ -186,11 +186,13 @@ Status RangeReader::read_compared(const Part& tile, std::int32_t addend, std::by
     const std::int64_t at =
         tile.begin + static_cast<std::int64_t>(*byte) / item_bytes(tensor.dtype);
     const Dims index = sum_of(tile.box.offset, index_at(tile.box.shape, at));
+    const Dims written = index_at(tensor.shape_to_write(),
+                                  position_of(index, contiguous_strides(tensor.shape)));
     return Error(ErrorCode::kIncomplete,
                  fmt::format("ranks {} and {} hold different copies, first at element {}; "
                              "--replicas first takes the lowest rank's",
                              rank_of(tensor, 0, addend, index),
-                             rank_of(tensor, replica, addend, index), to_string(index)));
+                             rank_of(tensor, replica, addend, index), to_string(written)));
   }
   return {};
 }

@@ -179,6 +179,18 @@ TEST_F(RangeReaderTest, ADifferingReplicaIsNamed) {
   EXPECT_THAT(read<float>(tensor, 0, 12, DType::kFloat32, ReplicaPolicy::kFirst), IsOk());
 }
 
+TEST_F(RangeReaderTest, ADifferingElementIsNamedByItsPlaceInTheFile) {
+  CatalogTensor tensor;
+  tensor.name = "w";
+  tensor.shape = {2, 2, 2};
+  tensor.written_shape = Dims{4, 2};
+  tensor.replicas = 2;
+  tensor.pieces = {piece<float>(whole(tensor.shape), {0, 1, 2, 3, 4, 5, 6, 7}, 0),
+                   piece<float>(whole(tensor.shape), {0, 1, 2, 3, 4, 9, 6, 7}, 1, 1)};
+  EXPECT_THAT(read<float>(tensor, 0, 8, DType::kFloat32),
+              Fails(ErrorCode::kIncomplete, "first at element [2, 1]"));
+}
+
 TEST_F(RangeReaderTest, ReplicasOfAddendsAreComparedToo) {
   CatalogTensor tensor;
   tensor.name = "p";
