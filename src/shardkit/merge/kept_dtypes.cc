@@ -29,15 +29,12 @@ void tell_patterns(const Catalog& catalog, std::span<const CatalogTensor> adapte
   }
 }
 
-/// Quantized weights are no plain floats: 8-bit floats, or integers that hold several values.
+/// Quantized weights are no plain floats: 8-bit floats, or integers that hold several values, or
+/// those of bitsandbytes, which under FSDP lie in the bits of floats.
 bool is_quantized(const CatalogTensor& tensor) {
   return hf::is_float8(tensor.dtype) || tensor.dtype == DType::kFloat4E2M1FNx2 ||
-         (tensor.shape.size() > 1 && is_integer(tensor.dtype));
-}
-
-/// Whether not every value of the one is one of the other.
-bool loses_bits(DType from, DType to) {
-  return from != to && item_bytes(to) <= item_bytes(from);
+         (tensor.shape.size() > 1 && is_integer(tensor.dtype)) ||
+         tensor.name.find(".quant_state.") != std::string::npos;
 }
 
 }  // namespace
@@ -77,14 +74,14 @@ void decide_kept_dtypes(const MergeSource& source, const SavedCatalog& saved,
     warnings.emplace_back(
         "config.json has a quantization_config, but no tensor is quantized: a loader looks for "
         "scales that are not there; remove it from config.json");
-  const auto rounded = std::count_if(
+  const auto cast = std::count_if(
       catalog.tensors.begin(), catalog.tensors.end(), [&choice](const CatalogTensor& tensor) {
-        return loses_bits(tensor.dtype, hf::output_dtype(choice, tensor.name, tensor.dtype));
+        return hf::output_dtype(choice, tensor.name, tensor.dtype) != tensor.dtype;
       });
-  if (quantized > 0 && float8 == 0 && rounded > 0)
+  if (quantized > 0 && float8 == 0 && cast > 0)
     warnings.push_back(fmt::format(
         "{} tensors are cast beside quantized weights: where scales are among them, the weights "
-        "become others; --dtype keep or --keep-dtype leaves them as stored", rounded));
+        "become others; --dtype keep or --keep-dtype leaves them as stored", cast));
 }
 
 }  // namespace shardkit

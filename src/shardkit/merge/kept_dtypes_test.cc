@@ -25,7 +25,7 @@ Told decide(const std::vector<std::pair<std::string, DType>>& tensors,
     CatalogTensor& tensor = catalog.tensors.emplace_back();
     tensor.name = name;
     tensor.dtype = dtype;
-    tensor.shape = {4, 4};
+    tensor.shape = name.find("quant_state") == name.npos ? Dims{4, 4} : Dims{4};
   }
   MergeSource source;
   if (!config.empty()) source.config = hf::parse_config(config).value();
@@ -95,6 +95,19 @@ TEST(KeptDTypes, CastsBesideIntegersThatNeedScalesAreTold) {
   EXPECT_THAT(decide({{"q.qweight", DType::kInt32}, {"q.scales", DType::kBFloat16}}, {}, kConfig)
                   .warnings,
               IsEmpty());
+}
+
+TEST(KeptDTypes, PackedWeightsMayLookLikeFloats) {
+  // bitsandbytes under FSDP: 4-bit weights in the bits of bfloat16.
+  EXPECT_THAT(decide({{"q.weight", DType::kBFloat16},
+                      {"q.weight.quant_state.bitsandbytes__nf4", DType::kUInt8},
+                      {"q.weight.absmax", DType::kFloat32}},
+                     {"*.absmax"}, kConfig).warnings,
+              IsEmpty());
+  EXPECT_THAT(decide({{"q.weight", DType::kFloat16},
+                      {"q.weight.quant_state.bitsandbytes__nf4", DType::kUInt8}},
+                     {}, kConfig).warnings,
+              ElementsAre(HasSubstr("1 tensors are cast beside quantized weights")));
 }
 
 TEST(KeptDTypes, WithoutEightBitFloatsScalesAreAsOtherTensors) {
