@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <pthread.h>
 
 #include <array>
 #include <atomic>
@@ -13,6 +12,7 @@
 
 #include "shardkit/collective/conformance_test_util.h"
 #include "shardkit/testing/matchers.h"
+#include "shardkit/testing/no_threads.h"
 
 namespace shardkit::testing {
 
@@ -37,28 +37,8 @@ TEST(ThreadGroup, AnExceptionStaysWithItsRank) {
   EXPECT_THAT(statuses[2], Fails(ErrorCode::kInternal, "rank 2 threw"));
 }
 
-/// While it lives, new threads have stacks of the given size.
-class StackSize {
- public:
-  explicit StackSize(std::size_t bytes) {
-    ::pthread_getattr_default_np(&before_);
-    pthread_attr_t now;
-    ::pthread_getattr_default_np(&now);
-    ::pthread_attr_setstacksize(&now, bytes);
-    ::pthread_setattr_default_np(&now);
-    ::pthread_attr_destroy(&now);
-  }
-  ~StackSize() {
-    ::pthread_setattr_default_np(&before_);
-    ::pthread_attr_destroy(&before_);
-  }
-
- private:
-  pthread_attr_t before_;
-};
-
 TEST(ThreadGroup, WhereNoThreadCanBeStarted) {
-  const StackSize more_than_there_is(std::size_t{1} << 47);
+  const NoThreads no_threads;
   const auto statuses = run_ranks(2, [](ProcessGroup& group) { return group.barrier(); });
   EXPECT_THAT(statuses[0], Fails(ErrorCode::kLimit, "no thread can be started for rank 0: "));
   EXPECT_THAT(statuses[1], Fails(ErrorCode::kLimit, "no thread can be started for rank 1: "));

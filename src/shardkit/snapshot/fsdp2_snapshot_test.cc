@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <pthread.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +10,7 @@
 
 #include "shardkit/collective/thread_group.h"
 #include "shardkit/testing/matchers.h"
+#include "shardkit/testing/no_threads.h"
 #include "shardkit/testing/peak_memory.h"
 #include "shardkit/testing/ranks.h"
 #include "shardkit/testing/tensors.h"
@@ -232,14 +232,11 @@ TEST(Async, SavesAndRefillsInTheBackground) {
 }
 
 TEST(Async, AThreadThatTheSystemRefusesIsAnError) {
-  pthread_attr_t usual, huge;
-  ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
-  ASSERT_EQ(::pthread_getattr_default_np(&huge), 0);
-  ASSERT_EQ(::pthread_attr_setstacksize(&huge, std::size_t{1} << 52), 0);  // more than is addressed
-  ASSERT_EQ(::pthread_setattr_default_np(&huge), 0);
-  auto future = fsdp2_sharded_save_to_cpu_async(model(3));
-  ASSERT_EQ(::pthread_setattr_default_np(&usual), 0);
-  EXPECT_THAT(future.get(), Fails(ErrorCode::kLimit, "the system starts no thread"));
+  {
+    const testing::NoThreads no_threads;
+    EXPECT_THAT(fsdp2_sharded_save_to_cpu_async(model(3)).get(),
+                Fails(ErrorCode::kLimit, "the system starts no thread to work in the background"));
+  }
   EXPECT_THAT(fsdp2_sharded_save_to_cpu_async(model(3)).get(), IsOk());
 }
 
