@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -25,7 +26,7 @@ constexpr std::size_t kMostBuffer = 16 << 20;
 static_assert(kLeastBudget >= BlockMaker::kBuffers * kLeastBuffer);
 
 struct Resources {
-  int threads;
+  std::size_t threads;
   std::size_t buffer_bytes;
 };
 
@@ -45,23 +46,21 @@ Result<Resources> share_out(const TransferOptions& options, std::uint64_t blocks
   threads = std::min({threads, options.memory_budget / least, std::max<std::uint64_t>(blocks, 1)});
   const std::uint64_t buffer =
       (options.memory_budget / threads - folding) / BlockMaker::kBuffers;
-  return Resources{static_cast<int>(threads),
+  return Resources{static_cast<std::size_t>(threads),
                    static_cast<std::size_t>(std::clamp<std::uint64_t>(buffer, kLeastBuffer, kMostBuffer))};
 }
 
 /// What the threads share.
 struct Shared {
   Shared(const Plan& the_plan, const OutputBlocks& the_blocks, const BlockRange& range,
-         FileCache& the_files, BlockSink& the_sink, const std::atomic<bool>* the_cancel,
-         int threads)
+         FileCache& the_files, BlockSink& the_sink, const std::atomic<bool>* the_cancel)
       : plan(the_plan),
         blocks(the_blocks),
         end_block(range.end),
         files(the_files),
         sink(the_sink),
         cancel(the_cancel),
-        next_block(range.begin),
-        running(threads) {}
+        next_block(range.begin) {}
 
   bool cancelled() const { return cancel != nullptr && *cancel; }
 
@@ -77,7 +76,7 @@ struct Shared {
 
   std::mutex mutex;
   std::condition_variable finished;
-  int running;
+  std::size_t ended = 0;  // threads
   std::map<std::uint64_t, Error> errors;  // by block
 
   void fail(std::uint64_t block, Error error) {
@@ -107,7 +106,7 @@ void work(Shared& shared, std::size_t buffer_bytes) {
     shared.bytes_done += bytes;
   }
   const std::lock_guard lock(shared.mutex);
-  --shared.running;
+  ++shared.ended;
   shared.finished.notify_one();
 }
 
@@ -121,18 +120,25 @@ Status transfer(const Plan& plan, FileSystem& fs, BlockSink& sink,
   SHARDKIT_ASSIGN(const Resources resources,
                   share_out(options, count, FoldReader::bytes_needed(plan)));
   FileCache files(fs, kOpenFiles);
-  Shared shared(plan, blocks, range, files, sink, options.cancel, resources.threads);
+  Shared shared(plan, blocks, range, files, sink, options.cancel);
   const auto report = [&] {
     if (options.on_progress)
       options.on_progress({shared.bytes_done, plan.summary().write_bytes});
   };
   {
     std::vector<std::jthread> threads;
-    for (int i = 0; i < resources.threads; ++i)
-      threads.emplace_back([&shared, &resources] { work(shared, resources.buffer_bytes); });
+    threads.reserve(resources.threads);
+    try {
+      while (threads.size() < resources.threads)
+        threads.emplace_back([&shared, &resources] { work(shared, resources.buffer_bytes); });
+    } catch (const std::system_error&) {
+      // The system gives no more threads.
+    }
+    if (threads.empty()) work(shared, resources.buffer_bytes);
     std::unique_lock lock(shared.mutex);
-    while (!shared.finished.wait_for(lock, std::chrono::milliseconds(100),
-                                     [&shared] { return shared.running == 0; })) {
+    while (!shared.finished.wait_for(lock, std::chrono::milliseconds(100), [&shared, &threads] {
+      return shared.ended >= threads.size();
+    })) {
       lock.unlock();
       report();
       lock.lock();

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "shardkit/testing/matchers.h"
+#include "shardkit/testing/no_threads.h"
 #include "shardkit/testing/temp_dir.h"
 #include "shardkit/testing/tensors.h"
 #include "shardkit/transfer/block_hash.h"
@@ -119,6 +120,15 @@ TEST_F(TransferTest, TheSameBytesForAnyNumberOfThreadsAndAnyBudget) {
       EXPECT_EQ(sink.blocks, 4) << "three blocks of 8 MiB and one of a few bytes";
     }
   }
+}
+
+TEST_F(TransferTest, WithoutThreadsTheCallerWorks) {
+  MemorySink sink(*plan_);
+  const testing::NoThreads no_threads;
+  ASSERT_THAT(run(sink), IsOk());
+  EXPECT_EQ(sink.blocks, 4);
+  sink.failing_file = 1;
+  EXPECT_THAT(run(sink), Fails(ErrorCode::kIo, "byte 0"));
 }
 
 TEST_F(TransferTest, ProgressEndsAtTheTotal) {
