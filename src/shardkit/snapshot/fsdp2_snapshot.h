@@ -53,12 +53,14 @@ std::future<Status> refill_snapshot_async(Dict named_tensors, Snapshot& snapshot
 ///
 /// @param target_spec  snapshot.global_spec(): the mesh that the tensors must be on. Absent only if
 ///                     no live tensor is a DTensor.
-/// @return what was skipped: names that the snapshot lacks, as in verl; and what was unused
+/// @return what was skipped: names that the snapshot lacks, as in verl, a DTensor's on all ranks of
+///         its mesh; and what was unused
 /// @error kInvalidArgument the mesh of the first live DTensor is not target_spec's (rank array and
 ///        device type); a live tensor's kind, mesh, placements, order of sharding, shape or dtype
 ///        are not those saved for it (verl compares placements with those of the first DTensor,
 ///        which refuses mixed ones); it repeats elements or lies in the memory of any of the
-///        snapshot's tensors; and as save. The message says "rank R: " and names the tensor.
+///        snapshot's tensors; a rank's snapshot lacks a DTensor that another rank's has; and as
+///        save. The message says "rank R: " and names the tensor.
 ///        kPeer a rank is late or gone; in the last wait, this rank's tensors are written then
 Result<LoadReport> fsdp2_sharded_load_from_cpu(const Dict& named_tensors, const Snapshot& snapshot,
                                                const std::shared_ptr<const Sharding>& target_spec,

@@ -355,6 +355,45 @@ TEST(Fsdp2Load, OneRanksFaultIsEverybodysError) {
   expect_refused(DTensor{outside, spec}, "leaves its storage", ErrorCode::kCorrupt);
 }
 
+// Else one rank's part would be the saved one, and the other's would stay as it is.
+TEST(Fsdp2Load, ADTensorIsPutBackByAllRanksOrByNone) {
+  const auto two = [](const Value& first, const Value& second) {
+    return make_dict({{"first", first}, {"second", second}});
+  };
+  const Dict live = two(dtensor({5, 5}), dtensor({6, 6}));
+  const auto load = [&](const Dict& of_rank_0, const Dict& of_rank_1) {
+    return load_on_ranks(2, [&](ProcessGroup& group) -> Result<LoadReport> {
+      const Dict mine = two(dtensor({5, 5}), dtensor({6, 6}));
+      SHARDKIT_ASSIGN(const Snapshot snapshot,
+                      fsdp2_sharded_save_to_cpu(group.rank() == 0 ? of_rank_0 : of_rank_1));
+      const auto report =
+          fsdp2_sharded_load_from_cpu(mine, snapshot, snapshot.global_spec(), group);
+      EXPECT_THAT(stored_floats(local(mine, "first")),
+                  report.ok() ? ElementsAre(1, 2) : ElementsAre(5, 5));
+      EXPECT_THAT(stored_floats(local(mine, "second")), ElementsAre(6, 6));
+      return report;
+    });
+  };
+  const Dict both = two(dtensor({1, 2}), dtensor({3, 4}));
+  const Dict first = make_dict({{"first", dtensor({1, 2})}});
+  for (const Status& status : load(both, first)) {
+    EXPECT_THAT(status, Fails(kInvalid, "rank 0: the snapshot of rank 1 lacks its part of a "
+                                        "tensor that is to be put back"));
+    EXPECT_EQ(status.error().tensor(), "second");
+  }
+  for (const Status& status : load(first, first)) EXPECT_THAT(status, IsOk());
+  // A name may mean a tensor of each rank's own: the stages of a pipeline have meshes of their own.
+  const auto on_other_mesh = DTensor{float_tensor({2}, {3, 4}),
+                                     make_sharding({2}, {2, 3}, {Shard{0}}, {4})};
+  const auto statuses = load_on_ranks(2, [&](ProcessGroup& group) -> Result<LoadReport> {
+    const bool lacks = group.rank() == 1;
+    const Dict mine = two(dtensor({5, 5}), lacks ? on_other_mesh : dtensor({6, 6}));
+    SHARDKIT_ASSIGN(const Snapshot snapshot, fsdp2_sharded_save_to_cpu(lacks ? first : both));
+    return fsdp2_sharded_load_from_cpu(mine, snapshot, snapshot.global_spec(), group);
+  });
+  for (const Status& status : statuses) EXPECT_THAT(status, IsOk());
+}
+
 TEST(Fsdp2Load, TheMeshIsComparedWithTheTargetSpec) {
   const Dict live = make_dict({{"w", dtensor({1, 2})}});
   const Snapshot snapshot = fsdp2_sharded_save_to_cpu(live).value();

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -38,6 +39,9 @@ class CheckedLoad {
   /// REQUIRES of both arguments: they outlive this.
   static Result<CheckedLoad> make(std::span<const Dict> chunks,
                                   std::span<const Snapshot> snapshots);
+
+  /// The live tensors of the first chunk that its snapshot lacks. REQUIRES: there is a chunk
+  const std::vector<std::string>& skipped() const { return reports_.front().skipped; }
 
   /// A report for each chunk.
   std::vector<LoadReport> run() &&;
