@@ -14,7 +14,8 @@ namespace shardkit {
 
 /// What verl's workers have (verl 0.9.1, verl/experimental/separation/engine_workers.py):
 /// asynchronous training saves the current weights under one number, restores the ones that made
-/// the samples, computes with them, and goes back. For one thread at a time; each rank has its own.
+/// the samples, computes with them, and goes back. For one thread at a time; each rank has its own,
+/// and all save the same numbers in the same order: by that they know which saves belong together.
 class SnapshotStore {
  public:
   /// @param memory  of all snapshots
@@ -26,8 +27,11 @@ class SnapshotStore {
 
   /// Puts `n` back, as fsdp2_sharded_load_from_cpu() with its global spec. Collective; the snapshot
   /// stays.
-  /// @error as there; kNotFound, on all ranks, if a rank has no snapshot `n` (verl then does
-  ///        nothing on that rank, and the others wait for it)
+  /// @param n  the same on all ranks
+  /// @error as there; and on all ranks, before a byte is written: kNotFound a rank has no snapshot
+  ///        `n` (verl then does nothing on that rank, and the others wait for it); kInvalidArgument
+  ///        ranks have other numbers; kIncomplete a rank's snapshot is of an earlier save than the
+  ///        others', since its last one failed
   Result<LoadReport> restore_model_from_cpu(std::int64_t n, const Dict& named_tensors,
                                             ProcessGroup& group);
 
@@ -38,8 +42,14 @@ class SnapshotStore {
   const Snapshot* find(std::int64_t n) const;
 
  private:
+  struct Saved {
+    Snapshot snapshot;
+    std::uint64_t save;  ///< which call of save_model_to_cpu() it is of
+  };
+
   MemoryOptions memory_;
-  std::map<std::int64_t, Snapshot> snapshots_;
+  std::uint64_t saves_ = 0;  ///< calls, also those that failed
+  std::map<std::int64_t, Saved> snapshots_;
 };
 
 }  // namespace shardkit

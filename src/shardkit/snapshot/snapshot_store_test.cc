@@ -75,5 +75,47 @@ TEST(SnapshotStore, ANumberThatOneRankLacksIsEverybodysError) {
     EXPECT_THAT(status, Fails(ErrorCode::kNotFound, "rank 1: there is no snapshot 4"));
 }
 
+// Two snapshots on each rank, of which ranks put different ones back: a model of two halves.
+TEST(SnapshotStore, RanksPutTheSameNumberBack) {
+  const auto statuses = run_ranks(3, [&](ProcessGroup& group) -> Status {
+    SnapshotStore store;
+    const Dict live = model({1, 2});
+    SHARDKIT_TRY(store.save_model_to_cpu(4, live));
+    SHARDKIT_TRY(store.save_model_to_cpu(5, live));
+    weight(live) = 9;
+    const auto report = store.restore_model_from_cpu(group.rank() == 2 ? 5 : 4, live, group);
+    EXPECT_EQ(weight(live), 9);
+    return report.ok() ? Status() : report.error();
+  });
+  for (const Status& status : statuses)
+    EXPECT_THAT(status, Fails(ErrorCode::kInvalidArgument,
+                              "rank 0 puts snapshot 4 back, and rank 2 snapshot 5"));
+}
+
+// A rank whose save fails keeps what it had under that number, which the others have replaced.
+TEST(SnapshotStore, ASaveThatFailedOnOneRankIsNotPutBackWithThoseOfTheOthers) {
+  const auto statuses = run_ranks(2, [&](ProcessGroup& group) -> Status {
+    SnapshotStore store;
+    const Dict live = model({1, 2});
+    SHARDKIT_TRY(store.save_model_to_cpu(4, live));
+    weight(live) = 3;
+    const bool fails = group.rank() == 1;
+    const Status saved =
+        store.save_model_to_cpu(4, fails ? testing::make_dict({{"w", None()}}) : live);
+    EXPECT_EQ(saved.ok(), !fails);
+    weight(live) = 9;
+    const auto report = store.restore_model_from_cpu(4, live, group);
+    EXPECT_EQ(weight(live), 9);
+    SHARDKIT_TRY(store.save_model_to_cpu(4, live));
+    weight(live) = 0;
+    EXPECT_THAT(store.restore_model_from_cpu(4, live, group), IsOk()) << "all have saved again";
+    EXPECT_EQ(weight(live), 9);
+    return report.ok() ? Status() : report.error();
+  });
+  for (const Status& status : statuses)
+    EXPECT_THAT(status, Fails(ErrorCode::kIncomplete,
+                              "the snapshots 4 of ranks 0 and 1 are of different saves"));
+}
+
 }  // namespace
 }  // namespace shardkit
