@@ -17,12 +17,17 @@ using Overlap = std::optional<std::pair<Box, Box>>;
 /// Pairs that may be compared one by one: a thousand interlocked boxes, and no hostile million.
 constexpr std::size_t kMaxPairs = 10'000'000;
 
+/// Cuts within cuts. A sharding's grid needs a few; a hostile staircase, of which each cut takes a
+/// single box, would need as many as it has boxes, in time and on the stack.
+constexpr int kMaxDepth = 256;
+
 /// Cuts boxes apart along one dimension after another.
 class OverlapSearch {
  public:
   /// `tried` dimensions in a row have not separated the boxes.
-  Result<Overlap> find(std::span<Box> boxes, std::size_t dim, std::size_t tried) {
+  Result<Overlap> find(std::span<Box> boxes, std::size_t dim, std::size_t tried, int depth) {
     if (boxes.size() < 2) return Overlap();
+    if (depth > kMaxDepth) return too_interlocked(boxes);
     const std::size_t dims = boxes.front().offset.size();
     if (tried == dims) return compare_pairs(boxes);
     std::sort(boxes.begin(), boxes.end(), [dim](const Box& a, const Box& b) {
@@ -34,7 +39,7 @@ class OverlapSearch {
       if (i == boxes.size() || (i > begin && boxes[i].offset[dim] >= reach)) {
         const bool all = begin == 0 && i == boxes.size();
         SHARDKIT_ASSIGN(Overlap found, find(boxes.subspan(begin, i - begin), (dim + 1) % dims,
-                                            all ? tried + 1 : 0));
+                                            all ? tried + 1 : 0, depth + 1));
         if (found) return found;
         begin = i;
         reach = 0;
@@ -45,12 +50,15 @@ class OverlapSearch {
   }
 
  private:
+  static Error too_interlocked(std::span<const Box> boxes) {
+    return Error(ErrorCode::kLimit, "the pieces interlock too much to be checked for overlap")
+        .found(fmt::format("{} pieces", boxes.size()));
+  }
+
   Result<Overlap> compare_pairs(std::span<const Box> boxes) {
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       pairs_ += boxes.size() - i - 1;
-      if (pairs_ > kMaxPairs)
-        return Error(ErrorCode::kLimit, "the pieces interlock too much to be checked for overlap")
-            .found(fmt::format("{} pieces", boxes.size()));
+      if (pairs_ > kMaxPairs) return too_interlocked(boxes);
       for (std::size_t j = i + 1; j < boxes.size(); ++j)
         if (intersect(boxes[i], boxes[j])) return Overlap(std::pair(boxes[i], boxes[j]));
     }
@@ -63,7 +71,7 @@ class OverlapSearch {
 }  // namespace
 
 Result<std::optional<std::pair<Box, Box>>> find_overlap(std::vector<Box> boxes) {
-  return OverlapSearch().find(boxes, 0, 0);
+  return OverlapSearch().find(boxes, 0, 0, 0);
 }
 
 Status check_tiling(const Dims& shape, std::vector<Box> boxes) {

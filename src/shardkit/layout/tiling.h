@@ -13,7 +13,8 @@ namespace shardkit {
 /// Two boxes that share an element, if any do.
 ///
 /// @param boxes  none empty, of equal dimensions; offset + shape does not overflow
-/// @error kLimit boxes that interlock so much that no straight cut separates them
+/// @error kLimit boxes that interlock so much that no straight cut separates them, or only hundreds
+///        of cuts within each other
 ///
 /// Cost: n log n a dimension for the grids that shardings make.
 Result<std::optional<std::pair<Box, Box>>> find_overlap(std::vector<Box> boxes);

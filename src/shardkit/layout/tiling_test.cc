@@ -73,6 +73,19 @@ TEST(Tiling, TooManyInterlockedBoxesAreRefusedInBoundedTime) {
                     "the pieces interlock too much to be checked for overlap: found 20004 pieces"));
 }
 
+// Each straight cut takes one box off: the left column, the top row of the rest, and so on.
+TEST(Tiling, AStaircaseOfManyBoxesIsRefusedBeforeTheStackEnds) {
+  const auto staircase = [](std::int64_t n) {
+    std::vector<Box> boxes;
+    for (std::int64_t i = 0; i < n; ++i)
+      boxes.push_back({{i, i}, i % 2 == 0 ? Dims{n - i, 1} : Dims{1, n - i}});
+    return boxes;
+  };
+  EXPECT_THAT(find_overlap(staircase(100)), IsOk());
+  EXPECT_THAT(find_overlap(staircase(50000)),
+              Fails(ErrorCode::kLimit, "the pieces interlock too much to be checked for overlap"));
+}
+
 // Random boxes on a small grid, against counting every cell.
 TEST(Tiling, AgreesWithCountingCells) {
   std::mt19937 random(20261129);
