@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
+#include <utility>
 
 #include "shardkit/inspect/value_rows.h"
 #include "shardkit/io/path.h"
@@ -36,29 +38,35 @@ Result<Inspection> inspect_safetensors(FileSystem& fs, const std::string& path) 
   return inspection;
 }
 
-/// Checks the files of a model folder against its index, if it has one.
-Status check_index(FileSystem& fs, const std::string& folder, Inspection& inspection) {
+/// {tensor, file}
+using Places = std::vector<std::pair<std::string, std::string>>;
+
+/// What the index of a model folder lists; nothing without one.
+Result<std::optional<Places>> listed_places(FileSystem& fs, const std::string& folder) {
   const std::string path = join_path(folder, safetensors::kIndexFileName);
-  if (!fs.info(path).ok()) return {};
+  if (!fs.info(path).ok()) return std::optional<Places>();
   SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, safetensors::kMaxIndexBytes));
   auto index = safetensors::read_index(text);
   if (!index.ok()) return std::move(index).error().in_file(path);
-  std::vector<std::string> present;
-  for (const TensorRow& row : inspection.tensors) present.push_back(row.name);
+  return std::optional(std::move(index->weight_map));
+}
+
+/// A tensor that the index lists in a file where it is not will not be found, wherever else it is.
+void check_index(Places listed, Places present, Inspection& inspection) {
+  std::sort(listed.begin(), listed.end());
   std::sort(present.begin(), present.end());
-  std::size_t listed = 0;
-  for (const auto& [name, file] : index->weight_map) {
-    if (std::binary_search(present.begin(), present.end(), name)) {
-      ++listed;
+  std::size_t found = 0;
+  for (const auto& place : listed) {
+    if (std::binary_search(present.begin(), present.end(), place)) {
+      ++found;
     } else {
-      inspection.problems.push_back(
-          fmt::format("the index lists '{}' in '{}', where it is not", name, file));
+      inspection.problems.push_back(fmt::format("the index lists '{}' in '{}', where it is not",
+                                                place.first, place.second));
     }
   }
-  if (listed < present.size())
+  if (found < present.size())
     inspection.problems.push_back(
-        fmt::format("{} tensors are not in the index", present.size() - listed));
-  return {};
+        fmt::format("{} tensors are not in the index", present.size() - found));
 }
 
 bool has(const std::vector<DirectoryEntry>& entries, std::string_view name) {
@@ -71,23 +79,31 @@ Result<Inspection> inspect_model_folder(FileSystem& fs, const std::string& path,
   Inspection inspection;
   inspection.path = path;
   inspection.kind = InspectedKind::kModelFolder;
-  for (const DirectoryEntry& entry : entries) {
-    if (!entry.name.ends_with(".safetensors")) continue;
-    auto tensors = safetensors::read_safetensors(fs, join_path(path, entry.name));
-    if (tensors.ok()) {
-      add_rows(Value(*std::move(tensors)), inspection);
-    } else {
+  auto listed = listed_places(fs, path);
+  if (!listed.ok()) inspection.problems.push_back(listed.error().message());
+  std::set<std::string> files;
+  for (const DirectoryEntry& entry : entries)
+    if (entry.name.ends_with(".safetensors")) files.insert(entry.name);
+  if (listed.ok() && *listed)
+    for (const auto& [name, file] : **listed) files.insert(file);
+  Places present;
+  for (const std::string& file : files) {
+    auto tensors = safetensors::read_safetensors(fs, join_path(path, file));
+    if (!tensors.ok()) {
       inspection.problems.push_back(tensors.error().message());
+      continue;
     }
+    for (const auto& [name, tensor] : tensors->items)
+      present.emplace_back(*name.get_if<std::string>(), file);
+    add_rows(Value(*std::move(tensors)), inspection);
   }
+  if (listed.ok() && *listed) check_index(**std::move(listed), std::move(present), inspection);
   if (has(entries, safetensors::weight_file_name(0, 1)) && has(entries, safetensors::kIndexFileName))
     inspection.problems.push_back(fmt::format(
         "{} stands beside an index, and transformers loads it alone",
         safetensors::weight_file_name(0, 1)));
   if (inspection.tensors.empty() && inspection.problems.empty())
     inspection.notes.emplace_back("no weights in safetensors form here");
-  if (Status status = check_index(fs, path, inspection); !status.ok())
-    inspection.problems.push_back(status.error().message());
   return inspection;
 }
 
