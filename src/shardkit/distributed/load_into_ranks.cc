@@ -4,17 +4,25 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "shardkit/collective/agreement.h"
+#include "shardkit/collective/message.h"
 #include "shardkit/distributed/targets_internal.h"
 #include "shardkit/io/file_cache.h"
+#include "shardkit/io/path.h"
 #include "shardkit/plan/plan.h"
 #include "shardkit/state/memory.h"
 #include "shardkit/state/pair_walk_internal.h"
 #include "shardkit/tensor/accumulate.h"
+#include "shardkit/transfer/block_hash.h"
 #include "shardkit/transfer/element_range.h"
 #include "shardkit/transfer/range_reader.h"
 
@@ -104,21 +112,69 @@ Status read_all(FileSystem& fs, const Work& work, std::span<const Target> target
   return {};
 }
 
+// Files of a checkpoint by name: their folder may be another one on each host.
+using Copies = std::map<std::string, std::string>;
+
+Result<Copies> decode_copies(std::string_view message) {
+  MessageReader in(message);
+  Copies copies;
+  SHARDKIT_ASSIGN(const std::size_t count, in.count());
+  for (std::size_t i = 0; i < count; ++i) {
+    SHARDKIT_ASSIGN(std::string name, in.text());
+    SHARDKIT_ASSIGN(copies[std::move(name)], in.text());
+  }
+  SHARDKIT_TRY(in.expect_end());
+  return copies;
+}
+
+/// Whether ranks that have a file of one name have the same one: it may be another step's. Where
+/// hosts kept the replicas of their own ranks alone, not all have the same files.
+/// @param ready  or why this rank cannot load
+Status agree_on_copies(ProcessGroup& group, const Catalog& catalog, const Status& ready) {
+  MessageWriter out;
+  out.put(static_cast<std::int64_t>(catalog.files.size()));
+  for (const SourceFile& file : catalog.files) {
+    out.put(base_name(file.path));
+    out.put(fmt::format("{} bytes, directory CRC {:08x}", file.bytes, file.directory_crc));
+  }
+  const std::string mine = std::move(out).take();
+  const std::uint64_t hash = block_hash(std::as_bytes(std::span(mine)));
+  Result<std::string> message = std::to_string(hash);
+  if (!ready.ok()) message = ready.error();
+  SHARDKIT_ASSIGN(const auto hashes, exchange_messages(group, std::move(message)));
+  if (std::count(hashes.begin(), hashes.end(), hashes.front()) == group.size()) return {};
+
+  SHARDKIT_ASSIGN(const auto messages, exchange_messages(group, mine));
+  struct Known {
+    std::size_t rank;
+    std::string copy;
+  };
+  std::map<std::string, Known> known;
+  for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+    SHARDKIT_ASSIGN(const Copies copies, decode_copies(messages[rank]));
+    for (const auto& [name, copy] : copies) {
+      const auto [first, added] = known.try_emplace(name, Known{rank, copy});
+      if (first->second.copy != copy)
+        return Error(ErrorCode::kIncomplete,
+                     fmt::format("ranks {} and {} differ in their copies of '{}'",
+                                 first->second.rank, rank, name))
+            .expected(first->second.copy)
+            .found(copy);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<LoadIntoRanksReport> load_into_ranks(FileSystem& fs, const Catalog& catalog, Dict& local,
                                    ProcessGroup& group, const LoadIntoRanksOptions& options) {
   Result<Work> work = prepare(catalog, local, group, options);
-  Result<std::vector<Target>> mine = std::vector<Target>();
-  if (work.ok()) {
-    mine = std::move(work->targets);
-  } else {
-    mine = work.error();
-    work = Work();
-  }
+  SHARDKIT_TRY(agree_on_copies(group, catalog, work.ok() ? Status() : Status(work.error())));
+  const Result<std::vector<Target>> mine = std::move(work->targets);
   SHARDKIT_ASSIGN(const auto joint, internal::JointTargets::agree(group, work->tensors, mine));
   SHARDKIT_TRY(agree_on_status(group, read_all(fs, *work, *mine, joint, group.rank())));
-  internal::install(*std::move(mine), local);
+  internal::install(*mine, local);
   return std::move(work->report);
 }
 

@@ -38,8 +38,9 @@ struct LoadIntoRanksReport {
 /// a box's rows lie scattered in a file, gaps of less than 4 KiB between them are read along: that
 /// costs less than a call for each.
 ///
-/// @param catalog  the checkpoint (open_checkpoint()); ranks of one process may share it. Its names
-///                 are without wrapper names, and so must those of `local` be.
+/// @param catalog  the checkpoint (open_checkpoint()); ranks of one process may share it. On disks of
+///                 several hosts it may be copies, or each host's own replicas. Its names are without
+///                 wrapper names, and so must those of `local` be.
 /// @param local    REQUIRES: what ranks of one process fill shares no memory, nor does it with what
 ///                 a catalog made of tensors in memory holds
 ///
@@ -47,12 +48,13 @@ struct LoadIntoRanksReport {
 /// - kNotFound: the checkpoint lacks tensors of a rank's state; all of them are listed
 /// - kInvalidArgument, kUnsupported, kLimit: as in distribute.h
 /// - kIncomplete: a tensor of the checkpoint is not whole (prove_whole()) or was guessed together
-///   (CatalogTensor::guessed; open_checkpoint() with kConcat or kReplicate says what it is), or
-///   local shapes that the placements do not explain
+///   (CatalogTensor::guessed; open_checkpoint() with kConcat or kReplicate says what it is), local
+///   shapes that the placements do not explain, or ranks whose files of one name differ in size or in
+///   the CRC of their zip directory
 /// - kIo, kNotFound: a file cannot be read. Tensors in memory then hold unspecified bytes, and
 ///   nothing else of the local states has changed. So it is after a kPeer.
 ///
-/// Memory beside the new tensors: some MiB a rank, and with folds what a FoldReader holds. Cost: two
+/// Memory beside the new tensors: some MiB a rank, and with folds what a FoldReader holds. Cost: three
 /// exchanges, and the bytes of the boxes; with folds also one factor whole and the other's rows, of
 /// DoRA the whole rows.
 Result<LoadIntoRanksReport> load_into_ranks(FileSystem& fs, const Catalog& catalog, Dict& local,

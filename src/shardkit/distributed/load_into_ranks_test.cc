@@ -381,6 +381,61 @@ TEST(LoadIntoRanks, ACheckpointThatIsNotWhole) {
   }, ErrorCode::kIncomplete, "tensor 'shard1'");
 }
 
+Status load_vector(const Catalog& catalog, ProcessGroup& group) {
+  Dict local = make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}});
+  auto report = load_into_ranks(posix_file_system(), catalog, local, group);
+  if (report.ok()) return {};
+  EXPECT_TRUE(entry<Tensor>(local, "vector").storage->is_meta());
+  return std::move(report).error();
+}
+
+// One host has the files of this step, another one those of an earlier step under the same names.
+TEST(LoadIntoRanks, CopiesThatDifferAreRefused) {
+  const Catalog catalog = open_fixture(fixture(kPlacements));
+  Catalog other_step = catalog;
+  other_step.files[2].directory_crc ^= 1;
+  expect_all_fail(3, [&](ProcessGroup& group) {
+    return load_vector(group.rank() == 1 ? other_step : catalog, group);
+  }, ErrorCode::kIncomplete,
+                  "ranks 0 and 1 differ in their copies of 'model_world_size_4_rank_2.pt': "
+                  "expected ");
+  Catalog longer = catalog;
+  ++longer.files[3].bytes;
+  expect_all_fail(3, [&](ProcessGroup& group) {
+    return load_vector(group.rank() == 2 ? longer : catalog, group);
+  }, ErrorCode::kIncomplete,
+                  "ranks 0 and 2 differ in their copies of 'model_world_size_4_rank_3.pt'");
+}
+
+// Of HSDP each replica is the whole: hosts that kept the files of their own ranks alone.
+TEST(LoadIntoRanks, RanksMayReadDifferentReplicas) {
+  const std::string folder = fixture("torch-2.13.0/hsdp_bf16_w4");
+  const testing::TempDir dir;
+  for (const char* rank : {"0", "1", "2", "3"}) {
+    const std::string name = std::string("/model_world_size_4_rank_") + rank + ".pt";
+    const std::string host = *rank < '2' ? "0" : "1";
+    testing::write_file(dir / (host + name), testing::read_file(folder + name));
+    testing::write_file(dir / (host + "/fsdp_config.json"),
+                        testing::read_file(folder + "/fsdp_config.json"));
+  }
+  const Dict expected = expected_tensors(folder);
+  const auto& [key, whole] = expected.items.front();
+  const Tensor& tensor = *whole.get_if<Tensor>();
+  expect_all_ok(2, [&, name = key](ProcessGroup& group) -> Status {
+    FileSystem& fs = posix_file_system();
+    SHARDKIT_ASSIGN(const CheckpointFolder found,
+                    discover_checkpoint(fs, dir / std::to_string(group.rank()),
+                                        MissingRanks::kAllowed));
+    SHARDKIT_ASSIGN(const Catalog catalog, open_checkpoint(fs, found));
+    EXPECT_EQ(catalog.files.size(), 2u);
+    Dict local;
+    local.items.emplace_back(name, meta_tensor(tensor.dtype, tensor.shape));
+    SHARDKIT_TRY(load_into_ranks(fs, catalog, local, group));
+    EXPECT_EQ(dense_bytes(*local.items[0].second.get_if<Tensor>()), dense_bytes(tensor));
+    return {};
+  });
+}
+
 // Each of two ranks may hold half of the tensor or all of it, and only the user knows.
 TEST(LoadIntoRanks, PlainTensorsAloneAreNotGuessed) {
   const std::string folder = fixture("torch-2.4.1/plain_fp32_w2");
