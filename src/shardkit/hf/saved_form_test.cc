@@ -124,6 +124,35 @@ TEST(SavedForm, ANameThatHasTheSavedFormIsNotRenamedAgain) {
               ElementsAre("tracker_model.prompt.weight", "tracker_model.mask.weight"));
 }
 
+TEST(SavedForm, PartsOfATensorThatAreSavedOneByOneStay) {
+  // Their names end as that of the whole tensor, or of a part of another, does.
+  const std::vector<HeldTensor> convolutions = {{"layers.0.attention.k_conv1d.weight", {6, 1}},
+                                                {"layers.0.attention.q_conv1d.weight", {6, 1}},
+                                                {"layers.0.attention.v_conv1d.weight", {6, 1}}};
+  EXPECT_THAT(names_of(form_of(config_of("bailing_hybrid"), convolutions)),
+              ElementsAre(convolutions[0].name, convolutions[1].name, convolutions[2].name));
+  EXPECT_THAT(names_of(form_of(config_of("unlimited_ocr_vision"),
+                               {{"vision_model.layers.0.self_attn.qkv_proj.bias", {6}}})),
+              ElementsAre("vision_model.layers.0.self_attn.qkv_proj.bias"));
+  EXPECT_THAT(names_of(form_of(config_of("hy_v4"),
+                               {{"model.layers.0.hc_pre.hc_attn_layer.hc_fn", {6}},
+                                {"model.layers.0.hc_pre.hc_mlp_layer.hc_fn", {6}},
+                                {"model.hc_pre.hc_head.hc_head_fn", {6}}})),
+              ElementsAre("model.hc_pre.hc_head.hc_head_fn",
+                          "model.layers.0.hc_pre.hc_attn_layer.hc_fn",
+                          "model.layers.0.hc_pre.hc_mlp_layer.hc_fn"));
+}
+
+TEST(SavedForm, AHeadOfAnotherTaskKeepsItsNames) {
+  EXPECT_THAT(names_of(form_of(config_of("sapiens2", "", "Sapiens2ForPoseEstimation"),
+                               {{"decode_head.input_conv.convolution.bias", {6}},
+                                {"decode_head.upsample_layers.0.convolution.bias", {6}},
+                                {"decode_head.upsample_layers.0.convolution.weight", {6}}})),
+              ElementsAre("decode_head.input_conv.convolution.bias",
+                          "decode_head.upsample_layers.0.convolution.bias",
+                          "decode_head.deconv_layers.0.weight"));
+}
+
 TEST(SavedForm, APartIsSavedByItsOwnEntryWhereItLies) {
   ModelConfig config = config_of("depth_anything");
   config.parts = {{"backbone_config", "beit"}};

@@ -217,8 +217,8 @@ constexpr std::array kPi0Renames{
     rename("embed_action_time.action_in_proj", "action_in_proj"),
     rename("embed_action_time.state_proj", "state_proj")};
 constexpr std::array kUnlimitedOcrVisionConversions{
-    join({"q_proj.bias", "k_proj.bias", "v_proj.bias"}, "qkv_proj.bias"),
-    join({"q_proj.weight", "k_proj.weight", "v_proj.weight"}, "qkv_proj.weight")};
+    join({".q_proj.bias", ".k_proj.bias", ".v_proj.bias"}, ".qkv_proj.bias"),
+    join({".q_proj.weight", ".k_proj.weight", ".v_proj.weight"}, ".qkv_proj.weight")};
 constexpr std::array kUnlimitedOcrVisionRenames{
     rename("^sam_encoder.proj.conv2.", "sam_encoder.net_3."),
     rename("^sam_encoder.proj.conv1.", "sam_encoder.net_2."),

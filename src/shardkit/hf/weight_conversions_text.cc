@@ -26,7 +26,7 @@ constexpr std::array kGlm5NextConversions{
                                       "self_attn.v_conv1d.weight"}),
     kMlpExperts[0], kMlpExperts[1]};
 constexpr std::array kBailingConversions{
-    chunk("conv1d.weight", {"q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight"}),
+    chunk(".conv1d.weight", {".q_conv1d.weight", ".k_conv1d.weight", ".v_conv1d.weight"}),
     kMlpExperts[0], kMlpExperts[1]};
 constexpr std::array kSarvamConversions{join({"q_proj", "k_proj", "v_proj"}, "query_key_value"),
                                         kMlpExperts[0], kMlpExperts[1]};
@@ -75,9 +75,9 @@ constexpr std::array kAxk2Renames{rename("self_attn.q_gate_proj.", "self_attn.q_
 constexpr std::array kHyV3Renames{rename("mlp.shared_experts.", "mlp.shared_mlp."),
                                   rename("mlp.e_score_correction_bias", "mlp.expert_bias"),
                                   rename("mlp.gate.weight", "mlp.router.gate.weight")};
-constexpr std::array kHyV4Renames{rename(".hc_scale", ".hc_head_scale"),
-                                  rename(".hc_base", ".hc_head_base"),
-                                  rename(".hc_fn", ".hc_head_fn"),
+constexpr std::array kHyV4Renames{rename("hc_head.hc_scale", "hc_head.hc_head_scale"),
+                                  rename("hc_head.hc_base", "hc_head.hc_head_base"),
+                                  rename("hc_head.hc_fn", "hc_head.hc_head_fn"),
                                   rename(".ffn_hc.scale", ".hc_mlp_layer.hc_scale"),
                                   rename(".ffn_hc.base", ".hc_mlp_layer.hc_base"),
                                   rename(".ffn_hc.fn", ".hc_mlp_layer.hc_fn"),

@@ -147,20 +147,26 @@ constexpr std::array kSapiens2Renames{
     rename("^embeddings.patch_embeddings.", "patch_embed.projection."),
     rename("^embeddings.register_tokens", "storage_tokens"),
     rename("^embeddings.cls_token", "cls_token")};
-/// All heads of Sapiens 2 but for what is their own.
+/// Of each head of Sapiens 2, and what some have besides.
 constexpr std::array kSapiens2Head{
     rename("decode_head.conv_layers.0.convolution.", "decode_head.conv_layers.0."),
-    rename("decode_head.conv_layers.2.convolution.", "decode_head.conv_layers.6."),
     rename("decode_head.conv_layers.1.convolution.", "decode_head.conv_layers.3."),
-    rename("decode_head.input_conv.convolution.", "decode_head.input_conv.0."),
     rename("^model.", "backbone.")};
+constexpr std::array kSapiens2ThirdConvolution{
+    rename("decode_head.conv_layers.2.convolution.", "decode_head.conv_layers.6.")};
 constexpr std::array kSapiens2Deconvolutions{
-    rename("decode_head.upsample_layers.0.convolution.", "decode_head.deconv_layers.0."),
-    rename("decode_head.upsample_layers.3.convolution.", "decode_head.deconv_layers.9."),
-    rename("decode_head.upsample_layers.2.convolution.", "decode_head.deconv_layers.6."),
-    rename("decode_head.upsample_layers.1.convolution.", "decode_head.deconv_layers.3.")};
-constexpr std::array kSapiens2Upsampling{
-    rename("decode_head.upsample_layers.#.convolution.", "decode_head.upsample_blocks.#.0.")};
+    rename("decode_head.upsample_layers.0.convolution.weight", "decode_head.deconv_layers.0.weight"),
+    rename("decode_head.upsample_layers.1.convolution.weight",
+           "decode_head.deconv_layers.3.weight")};
+constexpr std::array kSapiens2MoreDeconvolutions{
+    rename("decode_head.upsample_layers.3.convolution.weight", "decode_head.deconv_layers.9.weight"),
+    rename("decode_head.upsample_layers.2.convolution.weight",
+           "decode_head.deconv_layers.6.weight")};
+constexpr auto kSapiens2Upsampling = both(
+    kSapiens2ThirdConvolution,
+    std::array{rename("decode_head.upsample_layers.#.convolution.",
+                      "decode_head.upsample_blocks.#.0."),
+               rename("decode_head.input_conv.convolution.", "decode_head.input_conv.0.")});
 constexpr std::array kSapiens2Scale{
     rename("scale_head.predictor.proj.", "decode_head.scale_final_layer.5."),
     rename("scale_head.predictor.block2.layers.0.", "decode_head.scale_final_layer.3."),
@@ -170,10 +176,10 @@ constexpr std::array kSapiens2Scale{
     rename("scale_head.conv_layers.0.convolution.", "decode_head.scale_conv_layers.0.")};
 constexpr auto kSapiens2Segmentation =
     both(std::array{rename("decode_head.predictor.", "decode_head.conv_seg.")},
-         both(kSapiens2Deconvolutions, kSapiens2Head));
+         both(both(kSapiens2MoreDeconvolutions, kSapiens2Deconvolutions), kSapiens2Head));
 constexpr auto kSapiens2Pose =
     both(std::array{rename("decode_head.predictor.", "decode_head.conv_pose.")},
-         both(kSapiens2Deconvolutions, kSapiens2Head));
+         both(both(kSapiens2ThirdConvolution, kSapiens2Deconvolutions), kSapiens2Head));
 constexpr auto kSapiens2Normal =
     both(std::array{rename("decode_head.predictor.", "decode_head.conv_normal.")},
          both(kSapiens2Upsampling, kSapiens2Head));
