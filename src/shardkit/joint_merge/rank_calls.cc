@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <span>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -56,15 +57,20 @@ Status RankCalls::run(const std::function<Status()>& work, const Notes& notes,
   }
   own_ = {};
   stopped_ = false;
-  std::jthread worker([this, &work] {
-    Status status = work();
-    const std::lock_guard lock(mutex_);
-    work_ = std::move(status);
-    asked_.notify_all();
-  });
+  std::jthread worker;
+  try {
+    worker = std::jthread([this, &work] {
+      Status status = work();
+      const std::lock_guard lock(mutex_);
+      work_ = std::move(status);
+      asked_.notify_all();
+    });
+  } catch (const std::system_error&) {
+    own_ = Error(ErrorCode::kLimit, "the system starts no thread to work in the background");
+  }
   Status status = serve(notes, cancel);
   end_step(status.ok() ? nullptr : &status.error());
-  worker.join();
+  if (worker.joinable()) worker.join();
   SHARDKIT_TRY(status);
   // What was heard in the last round may have failed.
   return agree_on_status(group_, std::move(own_));

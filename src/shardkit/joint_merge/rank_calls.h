@@ -42,7 +42,8 @@ class RankCalls {
   ///
   /// @param cancel  set: this rank's step fails, with kCancelled. May be null
   /// @error the error of the lowest rank that has one, the same on all ranks, with its rank named;
-  ///        or as ProcessGroup. This rank's work has ended then; other ranks' may still do.
+  ///        kLimit no thread; or as ProcessGroup. This rank's work has ended then; other ranks' may
+  ///        still do.
   Status run(const std::function<Status()>& work, const Notes& notes = {},
              const std::atomic<bool>* cancel = nullptr);
 

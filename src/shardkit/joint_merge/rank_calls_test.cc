@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "shardkit/collective/message.h"
 #include "shardkit/collective/thread_group.h"
 #include "shardkit/testing/matchers.h"
+#include "shardkit/testing/no_threads.h"
 #include "shardkit/testing/ranks.h"
 
 namespace shardkit {
@@ -32,6 +34,19 @@ Status expect(bool holds, const std::string& what) {
 
 std::string text_of(const Result<std::string>& answer) {
   return answer.ok() ? *answer : "no answer: " + answer.error().message();
+}
+
+TEST(RankCalls, AThreadThatTheSystemRefusesIsAnErrorOnAllRanks) {
+  expect_all_fail(2, [](ProcessGroup& group) -> Status {
+    RankCalls calls(group, [](std::string_view) -> Result<std::string> { return std::string(); });
+    SHARDKIT_TRY(group.barrier());
+    std::optional<testing::NoThreads> no_threads;
+    if (group.rank() == 1) no_threads.emplace();
+    SHARDKIT_TRY(group.barrier());
+    const Status status = calls.run([]() -> Status { return {}; });
+    SHARDKIT_TRY(group.barrier());
+    return status;
+  }, ErrorCode::kLimit, "rank 0: the system starts no thread to work in the background");
 }
 
 TEST(RankCalls, EveryThreadOfEveryRankGetsItsOwnAnswers) {
