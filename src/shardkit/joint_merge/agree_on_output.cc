@@ -86,6 +86,7 @@ Status agree_on_command(ProcessGroup& group, const MergeOptions& options) {
                 {"the target folder", options.target_dir},
                 {"the model's folder", options.hf_folder},
                 {"the base model's folder", options.base_model_dir},
+                {"whether names must be the base model's", options.strict_names ? "yes" : "no"},
                 {"whether to overwrite",
                  options.existing == ExistingTarget::kReplace ? "yes" : "no"},
                 {"whether to sync", options.durability == Durability::kSynced ? "yes" : "no"}},

@@ -351,6 +351,10 @@ TEST_F(JointMergeTest, TheRanksMustBeGivenTheSameOptions) {
                           if (rank == 1) options.replicas = ReplicaPolicy::kFirst;
                         }),
                   ErrorCode::kInvalidArgument, "ranks 0 and 1 differ in their options");
+  expect_all_fail(merge(2, whole_disk,
+                        [](int rank, MergeOptions& options) { options.strict_names = rank == 1; }),
+                  ErrorCode::kInvalidArgument,
+                  "ranks 0 and 1 differ in whether names must be the base model's");
 }
 
 TEST_F(JointMergeTest, ARankThatDoesNotSeeTheTargetIsNamed) {
