@@ -239,6 +239,32 @@ TEST_F(LoraTest, ASquareWeightIsTurnedWhereModelOrFileSaysSo) {
   }
 }
 
+/// peft's fan_in_fan_out is what the last module that it wrapped needs: here the decoder's.
+TEST_F(LoraTest, OfAnEncoderAndADecoderEachIsTurnedAsItsModelTypeSays) {
+  Value root = make_dict({});
+  for (const std::string module : {"encoder.layer.0.q_proj", "decoder.h.0.attn.c_proj",
+                                   "encoder.h.0.c_proj", "decoder.lm_head"}) {
+    auto& items = root.get_if<Dict>()->items;
+    items.emplace_back(Value(module + ".base_layer.weight"), float_tensor({2, 2}, {0, 0, 0, 0}));
+    items.emplace_back(Value(module + ".lora_A.default.weight"), float_tensor({1, 2}, {1, 2}));
+    items.emplace_back(Value(module + ".lora_B.default.weight"), float_tensor({2, 1}, {1, 10}));
+  }
+  write(root);
+  testing::write_file(dir_ / "ckpt/huggingface/config.json",
+                      R"({"model_type": "encoder-decoder", "encoder": {"model_type": "gpt_neo"},
+                          "decoder": {"model_type": "gpt2"}})");
+  const std::vector<float> straight = {1, 2, 10, 20}, turned = {1, 10, 2, 20};
+  options_.existing = ExistingTarget::kReplace;
+  for (const char* flag : {"true", "false"}) {
+    write_adapter_config(std::string(R"({"r": 1, "lora_alpha": 1, "fan_in_fan_out": )") + flag + "}");
+    ASSERT_THAT(merge(), IsOk());
+    EXPECT_EQ(merged<float>("encoder.layer.0.q_proj.weight"), straight) << flag;
+    EXPECT_EQ(merged<float>("decoder.h.0.attn.c_proj.weight"), turned) << flag;
+    EXPECT_EQ(merged<float>("encoder.h.0.c_proj.weight"), straight) << flag;
+    EXPECT_EQ(merged<float>("decoder.lm_head.weight"), straight) << flag;
+  }
+}
+
 TEST_F(LoraTest, ATiedEmbeddingThatIsFoldedDiffersFromItsAlias) {
   const Tensor weight = float_tensor({2, 1}, {1, 2});
   write(make_dict({{"model.embed_tokens.base_layer.weight", weight},

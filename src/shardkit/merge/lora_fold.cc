@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 namespace shardkit {
 namespace {
@@ -31,14 +32,29 @@ std::string_view last_part(std::string_view module) {
   return module.substr(module.rfind('.') + 1);
 }
 
+/// Whether the module is a Conv1D by what config.json says of the model and its parts; nothing where
+/// it tells of no model that has any.
+std::optional<bool> is_conv1d(const hf::ModelConfig& config, std::string_view module) {
+  const bool named = contains(kConv1dModules, last_part(module));
+  if (contains(kConv1dModels, config.model_type)) return named;
+  const auto has_conv1d = [](const hf::ConfigPart& part) {
+    return contains(kConv1dModels, part.model_type);
+  };
+  if (std::none_of(config.parts.begin(), config.parts.end(), has_conv1d)) return std::nullopt;
+  for (const hf::ConfigPart& part : config.parts)  // "decoder" of an encoder-decoder
+    if (module.starts_with(part.name + ".")) return named && has_conv1d(part);
+  return named;
+}
+
 /// Of a weight that fits both ways.
 Result<bool> is_square_transposed(const MergeSource& source, const LoraAdapter& adapter,
                                   const LoraModule& module) {
-  const bool has_conv1d_name = contains(kConv1dModules, last_part(module.name));
-  const std::string model_type = source.config ? source.config->model_type : "";
-  if (contains(kConv1dModels, model_type)) return has_conv1d_name;
+  // fan_in_fan_out is of the last module that peft wrapped: it comes after what is known.
+  if (source.config)
+    if (const auto known = is_conv1d(*source.config, module.name)) return *known;
   if (adapter.settings.fan_in_fan_out) return *adapter.settings.fan_in_fan_out;
-  if (!has_conv1d_name || !model_type.empty()) return false;
+  const bool has_type = source.config && !source.config->model_type.empty();
+  if (has_type || !contains(kConv1dModules, last_part(module.name))) return false;
   return Error(ErrorCode::kIncomplete,
                "it cannot be told whether this square weight is stored transposed: there is "
                "neither a config.json with a model_type nor an adapter_config.json")
