@@ -143,13 +143,35 @@ Status agree(std::string_view what, std::optional<T>& known, std::string& known_
   return {};
 }
 
-/// Takes over what another file says. Of two adapter_config.json the first is the one that counts.
+/// Two adapter_config.json must tell the same of how tensors are folded.
+Status check_other_config(const hf::LoraSettings& known, const hf::LoraSettings& said,
+                          const std::string& path) {
+  const std::pair<std::string_view, bool> members[] = {
+      {"use_rslora", known.rslora == said.rslora},
+      {"use_dora", known.dora == said.dora},
+      {"fan_in_fan_out", known.fan_in_fan_out == said.fan_in_fan_out},
+      {"rank_pattern", known.rank_pattern == said.rank_pattern},
+      {"alpha_pattern", known.alpha_pattern == said.alpha_pattern},
+      {"bias", known.bias == said.bias},
+      {"target_parameters", known.target_parameters == said.target_parameters},
+      {"init_lora_weights", known.initialization == said.initialization},
+      {"other options", known.foreign_options == said.foreign_options}};
+  for (const auto& [member, agrees] : members)
+    if (!agrees)
+      return Error(ErrorCode::kIncomplete,
+                   fmt::format("another adapter_config.json disagrees on {}", member))
+          .in_file(path);
+  return {};
+}
+
+/// Takes over what another file says. Of two adapter_config.json the first is written again.
 Status add_settings(hf::LoraSettings said, const std::string& path, hf::LoraSettings& known) {
   std::optional<std::int64_t> rank = known.rank;
   std::optional<double> alpha = known.alpha;
   std::string rank_source = known.rank_source, alpha_source = known.alpha_source;
   SHARDKIT_TRY(agree("the rank of the adapter", rank, rank_source, said.rank, path));
   SHARDKIT_TRY(agree("lora_alpha", alpha, alpha_source, said.alpha, path));
+  if (known.text && said.text) SHARDKIT_TRY(check_other_config(known, said, path));
   if (!known.text && said.text) {
     if (!said.task_type) said.task_type = known.task_type;
     known = std::move(said);
@@ -192,7 +214,8 @@ std::vector<std::string> config_folders(const MergeSource& source, const LoraAda
 Status read_settings_file(FileSystem& fs, const std::string& path,
                           Result<hf::LoraSettings> (*parse)(std::string_view),
                           LoraAdapter& adapter) {
-  if (!fs.info(path).ok()) return {};
+  if (const auto there = fs.info(path); !there.ok())
+    return there.error().code() == ErrorCode::kNotFound ? Status() : there.error();
   SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, kConfigLimit));
   auto settings = parse(text);
   if (!settings.ok()) return std::move(settings).error().in_file(path);

@@ -265,6 +265,37 @@ TEST_F(LoraTest, OfAnEncoderAndADecoderEachIsTurnedAsItsModelTypeSays) {
   }
 }
 
+TEST_F(LoraTest, FilesThatTellAnotherScaleAreRefused) {
+  write(small());
+  write_adapter_config(R"({"r": 1, "lora_alpha": 2})");
+  const std::string other = dir_ / "ckpt/adapter_config.json";
+  testing::write_file(other, R"({"r": 1, "lora_alpha": 2, "peft_version": "0.18.0"})");
+  EXPECT_THAT(merge(), IsOk());
+  options_.existing = ExistingTarget::kReplace;
+  for (const auto& [member, value] :
+       {std::pair("use_rslora", "true"), std::pair("use_dora", "true"),
+        std::pair("fan_in_fan_out", "true"), std::pair("rank_pattern", R"({"q": 1})"),
+        std::pair("alpha_pattern", R"({"q": 8})"), std::pair("bias", R"("all")"),
+        std::pair("target_parameters", R"(["m.q"])"), std::pair("init_lora_weights", R"("pissa")")}) {
+    testing::write_file(other, std::string(R"({"r": 1, "lora_alpha": 2, ")") + member + "\": " +
+                                   value + "}");
+    EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete,
+                               std::string("another adapter_config.json disagrees on ") + member));
+  }
+  testing::write_file(other, R"({"r": 1, "lora_alpha": 2, "use_qalora": true})");
+  EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete, "disagrees on other options"));
+}
+
+/// Without it nothing would say that rsLoRA was trained.
+TEST_F(LoraTest, AFileThatCannotBeReadIsNotTakenForAMissingOne) {
+  write(small());
+  std::filesystem::create_directories(dir_ / "ckpt/lora_adapter");
+  std::filesystem::create_symlink("adapter_config.json",
+                                  (dir_ / "ckpt/lora_adapter/adapter_config.json"));
+  options_.lora.alpha = 1;
+  EXPECT_THAT(merge(), Fails(ErrorCode::kIo, "adapter_config.json"));
+}
+
 TEST_F(LoraTest, ATiedEmbeddingThatIsFoldedDiffersFromItsAlias) {
   const Tensor weight = float_tensor({2, 1}, {1, 2});
   write(make_dict({{"model.embed_tokens.base_layer.weight", weight},
