@@ -220,6 +220,7 @@ Result<std::vector<Target>> carry_out(Result<Work> work, std::span<const NamedTe
     if (target.tensor >= large)
       internal::copy_boxes(small[target.tensor - large],
                            joint.boxes(tensors[target.tensor], group.rank()), target.local());
+  SHARDKIT_TRY(agree_on_status(group, internal::check_twins(*mine, tensors)));
   return *std::move(mine);
 }
 

@@ -20,12 +20,13 @@ namespace shardkit {
 // rank 0, or spread out from a buffer where they arrive.
 //
 // Memory beside the new tensors: on rank 0 packed boxes, at most as many as the largest tensor has
-// bytes; elsewhere one local tensor, if any is not contiguous. Time: three exchanges, of which
-// the first two carry some 100 bytes a tensor and rank, then one call of the group for each tensor
-// that any rank has.
+// bytes; elsewhere one local tensor, if any is not contiguous; and the later ones of tied tensors.
+// Time: three exchanges, of which the first two carry some 100 bytes a tensor and rank, one call of
+// the group for each tensor that any rank has, and a last small exchange.
 //
-// When a rank is late or gone while elements travel, tensors in memory hold unspecified bytes on
-// all ranks, and nothing else of the local states has changed.
+// When a rank is late or gone while elements travel, or tied tensors turn out to get different
+// elements, tensors in memory hold unspecified bytes on all ranks, and nothing else of the local
+// states has changed.
 
 /// Fills the tensors of `local` under the given names (torch 2.13, torch/distributed/
 /// _state_dict_utils.py, _broadcast_tensors).

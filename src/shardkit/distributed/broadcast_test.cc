@@ -431,6 +431,35 @@ TEST(Broadcast, ATargetMayNotOverlapATensorThatAnotherRankIsSent) {
   EXPECT_EQ(floats(base), (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
+// Rank 1 has tied what rank 0 has not; the shards of 'head' differ on rank 2 alone.
+TEST(Broadcast, TiedTensorsMustBeFilledWithTheSame) {
+  const auto broadcast = [](const std::vector<float>& head) {
+    return [head](ProcessGroup& group) -> Status {
+      Dict full;
+      if (group.rank() == 0)
+        full = make_dict({{"embedding", float_tensor({4}, {1, 2, 3, 4})},
+                          {"head", float_tensor({4}, head)}});
+      Dict local;
+      if (group.rank() > 0) {
+        const DTensor tied{float_tensor({2}, {0, 0}),
+                           make_sharding({2}, {1, 2}, {Shard{0}}, {4})};
+        local = make_dict({{"head", tied}, {"embedding", tied}});
+      }
+      SHARDKIT_TRY(broadcast_state_dict(full, local, group));
+      if (group.rank() == 2) {
+        EXPECT_EQ(floats(entry<DTensor>(local, "head").local), (std::vector<float>{3, 4}));
+        EXPECT_EQ(entry<DTensor>(local, "head").local.storage,
+                  entry<DTensor>(local, "embedding").local.storage);
+      }
+      return {};
+    };
+  };
+  expect_all_ok(3, broadcast({1, 2, 3, 4}));
+  expect_all_fail(3, broadcast({1, 2, 3, 5}), kInvalid,
+                  "rank 2: the local tensor lies in the memory of 'embedding', which is filled with "
+                  "other elements: tensor 'head'");
+}
+
 // The members of a mesh: one has other placements, another dtype, a plain tensor.
 TEST(Broadcast, RanksOfAMeshThatDisagree) {
   const auto sharding = [](Placement placement) {

@@ -26,7 +26,8 @@ struct Work {
                       const ProcessGroup& group) {
     SHARDKIT_ASSIGN(targets, internal::find_targets(local, keys, tensors, group,
                                                     internal::DTypes::kEqual));
-    return internal::check_sources(sources, targets, tensors);
+    SHARDKIT_TRY(internal::check_sources(sources, targets, tensors));
+    return internal::check_twin_sources(sources, targets, tensors);
   }
 };
 

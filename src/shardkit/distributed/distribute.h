@@ -35,16 +35,18 @@ namespace shardkit {
 //
 // Errors, the same on all ranks, and before a byte is written:
 // - kInvalidArgument: a local tensor has another shape or dtype than the full one, lies in a file,
-//   shares memory with a full tensor or has elements that share memory; a mesh has ranks outside
-//   the group; the ranks of a DTensor's mesh disagree on its presence, dtype, placements or shape;
-//   the full state holds a DTensor or ShardedTensor, or one in a file or without bytes
+//   shares memory with a full tensor or has elements that share memory; two are the same view of one
+//   memory (tied), and not filled with the same elements; a mesh has ranks outside the group; the
+//   ranks of a DTensor's mesh disagree on its presence, dtype, placements or shape; the full state
+//   holds a DTensor or ShardedTensor, or one in a file or without bytes
 // - kUnsupported: Partial placements, of which PyTorch makes as many copies as there are ranks
 //   (distribute_tensors) or parts of the sum (distribute_state_dict); a ShardedTensor to be filled
 // - kIncomplete: local shapes that the placements do not explain
 // - kLimit no memory; as ProcessGroup
 //
 // REQUIRES: what ranks of one process write shares no memory with what another one reads or writes.
-// Memory: the new tensors alone. Cost: one exchange of some 100 bytes a tensor, and the copies.
+// Memory: the new tensors alone, and the later ones of those that are tied. Cost: one exchange of
+// some 100 bytes a tensor, and the copies.
 
 /// Fills the tensors of `local` under `keys` from those of `full` (torch 2.13, torch/distributed/
 /// _state_dict_utils.py, _distribute_tensors, which finds the full tensors in pairs that its caller

@@ -206,6 +206,28 @@ TEST(Distribute, AFullTensorThatIsTheLocalOneStays) {
   });
 }
 
+// One memory cannot hold two weights: of the first nothing would be left.
+TEST(Distribute, TiedTensorsMustBeFilledWithTheSame) {
+  const auto distribute = [](const Dict& full, const Tensor& tied) {
+    return [full, tied](ProcessGroup& group) {
+      const Tensor other = counting(4);
+      Dict local = make_dict({{"head", group.rank() == 0 ? other : tied}, {"embedding", tied}});
+      if (group.rank() == 0) local.items[1].second = counting(4);
+      return distribute_state_dict(full, local, group);
+    };
+  };
+  const Tensor tied = float_tensor({4}, {9, 9, 9, 9});
+  const Tensor later = float_tensor({4}, {0, 1, 2, 4});
+  expect_all_fail(2, distribute(make_dict({{"embedding", counting(4)}, {"head", later}}), tied),
+                  kInvalid,
+                  "rank 1: the local tensor lies in the memory of 'embedding', which is filled with "
+                  "other elements: tensor 'head'");
+  EXPECT_EQ(floats(tied), (std::vector<float>{9, 9, 9, 9}));
+  expect_all_ok(2, distribute(make_dict({{"embedding", counting(4)}, {"head", counting(4)}}),
+                              tied));
+  EXPECT_EQ(floats(tied), (std::vector<float>{0, 1, 2, 3}));
+}
+
 /// Rank 1's local entry is bad, rank 0's is not; all ranks get the error, and nothing is written.
 void expect_refused(const Value& full, const Value& bad, ErrorCode code, const std::string& text) {
   const Tensor untouched = counting(4);

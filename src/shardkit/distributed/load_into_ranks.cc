@@ -109,7 +109,7 @@ Status read_all(FileSystem& fs, const Work& work, std::span<const Target> target
         return std::move(status).error().of_tensor(work.tensors[target.tensor].name);
     }
   }
-  return {};
+  return internal::check_twins(targets, work.tensors);
 }
 
 // Files of a checkpoint by name: their folder may be another one on each host.

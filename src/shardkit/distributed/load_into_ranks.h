@@ -52,11 +52,12 @@ struct LoadIntoRanksReport {
 ///   shapes that the placements do not explain, or ranks whose files of one name differ in size or in
 ///   the CRC of their zip directory
 /// - kIo, kNotFound: a file cannot be read. Tensors in memory then hold unspecified bytes, and
-///   nothing else of the local states has changed. So it is after a kPeer.
+///   nothing else of the local states has changed. So it is after a kPeer, and after the
+///   kInvalidArgument of tied tensors that the checkpoint has different elements for.
 ///
-/// Memory beside the new tensors: some MiB a rank, and with folds what a FoldReader holds. Cost: three
-/// exchanges, and the bytes of the boxes; with folds also one factor whole and the other's rows, of
-/// DoRA the whole rows.
+/// Memory beside the new tensors: the later ones of those that are tied (one view of one memory),
+/// some MiB a rank, and with folds what a FoldReader holds. Cost: three exchanges, and the bytes of
+/// the boxes; with folds also one factor whole and the other's rows, of DoRA the whole rows.
 Result<LoadIntoRanksReport> load_into_ranks(FileSystem& fs, const Catalog& catalog, Dict& local,
                                    ProcessGroup& group, const LoadIntoRanksOptions& options = {});
 

@@ -389,6 +389,46 @@ Status load_vector(const Catalog& catalog, ProcessGroup& group) {
   return std::move(report).error();
 }
 
+// Two tensors of one shape that the checkpoint holds apart, in one memory on rank 1.
+TEST(LoadIntoRanks, TiedTensorsMustBeFilledWithTheSame) {
+  const Catalog catalog = open_fixture(fixture("torch-2.13.0/fsdp2_fp32_w4"));
+  const CatalogTensor* first = nullptr;
+  const CatalogTensor* second = nullptr;
+  for (const CatalogTensor& a : catalog.tensors)
+    for (const CatalogTensor& b : catalog.tensors)
+      if (&a < &b && a.shape == b.shape && a.dtype == b.dtype && !first)
+        first = &a, second = &b;
+  ASSERT_TRUE(first);
+  const Dict expected = expected_tensors(fixture("torch-2.13.0/fsdp2_fp32_w4"));
+  ASSERT_NE(dense_bytes(entry<Tensor>(expected, first->name)),
+            dense_bytes(entry<Tensor>(expected, second->name)));
+  const auto load = [&](const Catalog& from) {
+    return [&](ProcessGroup& group) -> Status {
+      Dict local;
+      if (group.rank() == 1) {
+        const Tensor tied = make_cpu_tensor(first->dtype, first->shape).value();
+        local = make_dict({{first->name, tied}, {second->name, tied}});
+      }
+      SHARDKIT_TRY(load_into_ranks(posix_file_system(), from, local, group));
+      if (group.rank() == 1) {
+        EXPECT_EQ(dense_bytes(entry<Tensor>(local, first->name)),
+                  dense_bytes(entry<Tensor>(expected, first->name)));
+      }
+      return {};
+    };
+  };
+  expect_all_fail(2, load(catalog), ErrorCode::kInvalidArgument,
+                  "rank 1: the local tensor lies in the memory of '" + first->name +
+                      "', which is filled with other elements: tensor '" + second->name + "'");
+  Catalog tied = catalog;
+  for (CatalogTensor& tensor : tied.tensors)
+    if (tensor.name == second->name) {
+      tensor = *first;
+      tensor.name = second->name;
+    }
+  expect_all_ok(2, load(tied));
+}
+
 // One host has the files of this step, another one those of an earlier step under the same names.
 TEST(LoadIntoRanks, CopiesThatDifferAreRefused) {
   const Catalog catalog = open_fixture(fixture(kPlacements));

@@ -4,10 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "shardkit/base/checked_math.h"
 #include "shardkit/distributed/mesh_groups.h"
+#include "shardkit/state/compare.h"
 #include "shardkit/state/memory.h"
 #include "shardkit/state/pair_walk_internal.h"
 #include "shardkit/tensor/memory_range.h"
@@ -85,6 +89,44 @@ Result<bool> make_target(const Value& entry, const TensorInfo& info, const Proce
   return true;
 }
 
+/// Sets targets apart that are the same tensor as an earlier one.
+Status part_twins(std::vector<Target>& targets) {
+  std::unordered_multimap<std::uintptr_t, std::size_t> known;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    Target& target = targets[i];
+    if (target.fresh || target.local().numel() == 0) continue;
+    const std::uintptr_t begin = memory_range(target.local()).begin;
+    const auto [first, end] = known.equal_range(begin);
+    const auto twin = std::find_if(first, end, [&](const auto& place) {
+      return is_same_view(targets[place.second].local(), target.local());
+    });
+    if (twin == end) {
+      known.emplace(begin, i);
+      continue;
+    }
+    target.twin = twin->second;
+    SHARDKIT_ASSIGN(Tensor apart, make_unfilled_cpu_tensor(target.local().dtype,
+                                                           target.local().shape));
+    if (auto* dtensor = target.value.get_if<DTensor>())
+      dtensor->local = std::move(apart);
+    else
+      target.value = std::move(apart);
+  }
+  return {};
+}
+
+/// @param first, second  what two targets in one memory are filled with, or its source
+Status check_equal(const Tensor& first, const Tensor& second, const std::string& first_name,
+                   const std::string& second_name) {
+  SHARDKIT_ASSIGN(const auto difference, find_difference(first, second));
+  if (!difference) return {};
+  return Error(ErrorCode::kInvalidArgument,
+               fmt::format("the local tensor lies in the memory of '{}', which is filled with other "
+                           "elements",
+                           first_name))
+      .of_tensor(second_name);
+}
+
 }  // namespace
 
 KeyIndex index_keys(const Dict& dict) {
@@ -113,6 +155,7 @@ Result<std::vector<Target>> find_targets(const Dict& local, const KeyIndex& keys
     if (!made.ok()) return std::move(made).error().of_tensor(tensors[i].name);
     if (*made) targets.push_back(std::move(target));
   }
+  SHARDKIT_TRY(part_twins(targets));
   return targets;
 }
 
@@ -212,6 +255,27 @@ Status check_sources(std::span<const Tensor> sources, std::span<const Target> ta
       return Error(ErrorCode::kInvalidArgument,
                    "a tensor to be written overlaps the one to be copied")
           .of_tensor(tensors[i].name);
+  return {};
+}
+
+Status check_twin_sources(std::span<const Tensor> sources, std::span<const Target> targets,
+                          std::span<const NamedTensorInfo> tensors) {
+  for (const Target& target : targets) {
+    if (!target.twin) continue;
+    const std::size_t first = targets[*target.twin].tensor;
+    SHARDKIT_TRY(check_equal(sources[first], sources[target.tensor], tensors[first].name,
+                             tensors[target.tensor].name));
+  }
+  return {};
+}
+
+Status check_twins(std::span<const Target> targets, std::span<const NamedTensorInfo> tensors) {
+  for (const Target& target : targets) {
+    if (!target.twin) continue;
+    const Target& first = targets[*target.twin];
+    SHARDKIT_TRY(check_equal(first.local(), target.local(), tensors[first.tensor].name,
+                             tensors[target.tensor].name));
+  }
   return {};
 }
 

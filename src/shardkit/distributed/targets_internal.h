@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,9 @@ struct Target {
   std::size_t item = 0;    ///< index into the local state's items
   Value value;             ///< Tensor or DTensor; in memory
   bool fresh = false;      ///< allocated here, and not in the local state yet
+  /// The place among targets of an earlier one that is the same view of the same memory (tied
+  /// tensors); `value` is then in memory apart, and the two must become equal.
+  std::optional<std::size_t> twin = {};
 
   const Tensor& local() const;
 };
@@ -92,6 +96,14 @@ void copy_boxes(const Tensor& whole, std::span<const BoxPair> boxes, const Tenso
 /// @error as first_element(); kInvalidArgument memory is shared. The tensor is named.
 Status check_sources(std::span<const Tensor> sources, std::span<const Target> targets,
                      std::span<const NamedTensorInfo> tensors);
+
+/// Whether targets that are one tensor are to be filled from equal ones.
+/// @param sources  by Target::tensor; in memory @error kInvalidArgument, both named
+Status check_twin_sources(std::span<const Tensor> sources, std::span<const Target> targets,
+                          std::span<const NamedTensorInfo> tensors);
+
+/// The same after all are filled, by what has come. @error as check_twin_sources()
+Status check_twins(std::span<const Target> targets, std::span<const NamedTensorInfo> tensors);
 
 /// Whether two tensors are one view of one memory.
 bool is_same_view(const Tensor& a, const Tensor& b);
