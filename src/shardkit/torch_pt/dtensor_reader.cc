@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <optional>
+#include <variant>
 
 #include "shardkit/base/hash.h"
 #include "shardkit/torch_pt/sharding_hash_internal.h"
@@ -37,20 +40,29 @@ std::size_t content_bytes(const Sharding& sharding) {
   return bytes;
 }
 
-/// torch 2.13, _dtensor_spec.py compute_default_shard_order: mesh dimensions from left to right.
-std::vector<ShardOrder> default_order(const std::vector<Placement>& placements) {
-  std::vector<ShardOrder> order;
-  for (std::size_t m = 0; m < placements.size(); ++m) {
-    const auto dim = sharded_dim(placements[m]);
+/// The shard_order that placements stand for alone: mesh dimensions from left to right, or in the order
+/// that split factors tell, each of which is the number of pieces that the mesh dimensions before it
+/// make; none where they tell none (torch 2.10 and 2.13, _dtensor_spec.py compute_default_shard_order
+/// and _maybe_convert_StridedShard_to_shard_order).
+std::optional<std::vector<ShardOrder>> order_of(const Sharding& sharding, bool by_split_factors) {
+  if (sharding.placements.size() != sharding.mesh->shape().size()) return std::nullopt;
+  std::map<std::int64_t, std::vector<std::int64_t>> order;
+  for (std::size_t m = sharding.placements.size(); m-- > 0;) {
+    const auto dim = sharded_dim(sharding.placements[m]);
     if (!dim) continue;
-    auto entry = std::find_if(order.begin(), order.end(),
-                              [&](const ShardOrder& e) { return e.tensor_dim == *dim; });
-    if (entry == order.end()) entry = order.insert(order.end(), ShardOrder{*dim, {}});
-    entry->mesh_dims.push_back(static_cast<std::int64_t>(m));
+    const auto* strided = std::get_if<StridedShard>(&sharding.placements[m]);
+    const std::int64_t split_factor = strided && by_split_factors ? strided->split_factor : 1;
+    std::vector<std::int64_t>& mesh_dims = order[*dim];
+    std::int64_t pieces = 1;  // of part of the mesh: no more than its ranks
+    auto at = mesh_dims.begin();
+    for (; pieces != split_factor && at != mesh_dims.end(); ++at)
+      pieces *= sharding.mesh->shape()[static_cast<std::size_t>(*at)];
+    if (pieces != split_factor) return std::nullopt;
+    mesh_dims.insert(at, static_cast<std::int64_t>(m));
   }
-  std::sort(order.begin(), order.end(),
-            [](const auto& a, const auto& b) { return a.tensor_dim < b.tensor_dim; });
-  return order;
+  std::vector<ShardOrder> entries;
+  for (auto& [dim, mesh_dims] : order) entries.push_back({dim, std::move(mesh_dims)});
+  return entries;
 }
 
 }  // namespace
@@ -212,8 +224,9 @@ Result<ReduceOp> DTensorReader::read_reduce_op(ObjectId id) const {
   return kOps[number];
 }
 
-/// Since 2.10 a spec states the order in which mesh dimensions cut a tensor dimension. It is None
-/// where _StridedShard placements carry the order themselves (use_strided_shard_as_shard_order).
+/// Since 2.10 a spec states the order in which mesh dimensions cut a tensor dimension. Where
+/// _StridedShard placements carry the order themselves, 2.10 states it once more, and newer ones have
+/// None and use_strided_shard_as_shard_order.
 Status DTensorReader::read_shard_order(const PtAttributes& spec, Sharding& sharding) const {
   const auto order = spec.find("shard_order");
   if (!order || objects_.is_none(*order)) return {};
@@ -242,7 +255,8 @@ Status DTensorReader::read_shard_order(const PtAttributes& spec, Sharding& shard
     SHARDKIT_TRY(objects_.charge(made.mesh_dims.size() * sizeof(std::int64_t), parts[1]));
     read.push_back(std::move(made));
   }
-  if (read != default_order(sharding.placements)) sharding.shard_order = std::move(read);
+  if (read != order_of(sharding, false) && read != order_of(sharding, true))
+    sharding.shard_order = std::move(read);
   return {};
 }
 

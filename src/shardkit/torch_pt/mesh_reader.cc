@@ -250,12 +250,27 @@ Status note_origin(PtObjects& objects, const PtAttributes& attributes,
   return {};
 }
 
-}  // namespace
+Result<RankArray> read_places(PtObjects& objects, TensorReader& tensors,
+                              const PtAttributes& attributes,
+                              std::optional<std::int64_t> own_rank, ObjectId mesh) {
+  if (const auto ranks = attributes.find("mesh")) return read_ranks(objects, tensors, *ranks);
+  SHARDKIT_ASSIGN(const ObjectId layout, required(objects, attributes, "_layout", mesh));
+  SHARDKIT_ASSIGN(const std::vector<Axis> axes, read_layout(objects, layout));
+  const auto flat = attributes.find("_flatten_rank_map");
+  auto map = attributes.find("_rank_map");
+  if (!map) map = flat;
+  if (!map) return required(objects, attributes, "_rank_map", mesh).error();
+  SHARDKIT_ASSIGN(const RankArray rank_map, read_ranks(objects, tensors, *map));
+  if (flat) {
+    SHARDKIT_ASSIGN(const auto listed, objects.integers(*flat, "a mesh's rank list"));
+    if (listed != rank_map.ranks)
+      return objects.error(ErrorCode::kCorrupt, "a mesh's two rank maps differ", *flat);
+  }
+  return place(objects, axes, rank_map.ranks, own_rank, mesh);
+}
 
-Result<DeviceMesh> read_mesh(PtObjects& objects, TensorReader& tensors, ObjectId mesh) {
-  if (!objects.is_a(mesh, GlobalRole::kDeviceMesh))
-    return objects.unexpected("a mesh", "a DeviceMesh", mesh);
-  SHARDKIT_ASSIGN(const PtAttributes attributes, objects.attributes(mesh, "a mesh"));
+Result<DeviceMesh> make_mesh(PtObjects& objects, const PtAttributes& attributes, RankArray places,
+                             ObjectId mesh) {
   const auto device = either(attributes, "device_type", "_device_type");
   if (!device)
     return objects.error(ErrorCode::kUnsupported, "a mesh without a device type", mesh)
@@ -264,34 +279,40 @@ Result<DeviceMesh> read_mesh(PtObjects& objects, TensorReader& tensors, ObjectId
   SHARDKIT_TRY(objects.charge(device_type.size(), *device));
   SHARDKIT_ASSIGN(auto names,
                   read_names(objects, either(attributes, "mesh_dim_names", "_mesh_dim_names")));
-  std::optional<std::int64_t> own_rank;
-  if (const auto rank = attributes.find("_rank"); rank && !objects.is_none(*rank)) {
-    SHARDKIT_ASSIGN(own_rank, objects.integer(*rank, "a mesh's own rank"));
-  }
-
-  RankArray placed;
-  if (const auto ranks = attributes.find("mesh")) {  // form A
-    SHARDKIT_ASSIGN(placed, read_ranks(objects, tensors, *ranks));
-  } else {
-    SHARDKIT_ASSIGN(const ObjectId layout, required(objects, attributes, "_layout", mesh));
-    SHARDKIT_ASSIGN(const std::vector<Axis> axes, read_layout(objects, layout));
-    const auto flat = attributes.find("_flatten_rank_map");
-    auto map = attributes.find("_rank_map");
-    if (!map) map = flat;
-    if (!map) return required(objects, attributes, "_rank_map", mesh).error();
-    SHARDKIT_ASSIGN(const RankArray rank_map, read_ranks(objects, tensors, *map));
-    if (flat) {
-      SHARDKIT_ASSIGN(const auto listed, objects.integers(*flat, "a mesh's rank list"));
-      if (listed != rank_map.ranks)
-        return objects.error(ErrorCode::kCorrupt, "a mesh's two rank maps differ", *flat);
-    }
-    SHARDKIT_ASSIGN(placed, place(objects, axes, rank_map.ranks, own_rank, mesh));
-  }
-  auto made = DeviceMesh::make(std::string(device_type), std::move(placed.shape),
-                               std::move(placed.ranks), std::move(names));
+  auto made = DeviceMesh::make(std::string(device_type), std::move(places.shape),
+                               std::move(places.ranks), std::move(names));
   if (!made.ok()) return Error(made.error()).at_offset(objects.graph().offset(mesh));
-  SHARDKIT_TRY(check_own_coordinate(objects, attributes, own_rank, *made));
-  SHARDKIT_TRY(note_origin(objects, attributes, own_rank, *made, mesh));
+  return made;
+}
+
+/// The rank of the process that wrote the file, where a mesh tells it apart from its coordinate. A
+/// mesh that torch 2.10 sliced has no _rank, but the mesh that it was sliced from, which is whole and
+/// has the coordinate there (torch 2.10, device_mesh.py __init__).
+Result<std::optional<std::int64_t>> recorded_rank(PtObjects& objects, TensorReader& tensors,
+                                                  const PtAttributes& attributes) {
+  if (const auto rank = attributes.find("_rank"); rank && !objects.is_none(*rank)) {
+    SHARDKIT_ASSIGN(const std::int64_t own, objects.integer(*rank, "a mesh's own rank"));
+    return std::optional(own);
+  }
+  const auto root = attributes.find("_root_mesh");
+  if (!root || objects.is_none(*root)) return std::optional<std::int64_t>();
+  SHARDKIT_ASSIGN(const PtAttributes of_root, objects.attributes(*root, "a mesh's root mesh"));
+  SHARDKIT_ASSIGN(RankArray places, read_places(objects, tensors, of_root, std::nullopt, *root));
+  SHARDKIT_ASSIGN(const DeviceMesh whole, make_mesh(objects, of_root, std::move(places), *root));
+  return writing_rank(objects, of_root, std::nullopt, whole);
+}
+
+}  // namespace
+
+Result<DeviceMesh> read_mesh(PtObjects& objects, TensorReader& tensors, ObjectId mesh) {
+  if (!objects.is_a(mesh, GlobalRole::kDeviceMesh))
+    return objects.unexpected("a mesh", "a DeviceMesh", mesh);
+  SHARDKIT_ASSIGN(const PtAttributes attributes, objects.attributes(mesh, "a mesh"));
+  SHARDKIT_ASSIGN(const auto own_rank, recorded_rank(objects, tensors, attributes));
+  SHARDKIT_ASSIGN(RankArray places, read_places(objects, tensors, attributes, own_rank, mesh));
+  SHARDKIT_ASSIGN(DeviceMesh made, make_mesh(objects, attributes, std::move(places), mesh));
+  SHARDKIT_TRY(check_own_coordinate(objects, attributes, own_rank, made));
+  SHARDKIT_TRY(note_origin(objects, attributes, own_rank, made, mesh));
   return made;
 }
 

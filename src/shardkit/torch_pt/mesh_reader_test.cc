@@ -91,6 +91,32 @@ TEST(MeshForms, NestedLayoutsOfFormB) {
             "[8, 3] on cuda [4] 2 3 6 7: S(0)");
 }
 
+/// torch 2.10 writes no _rank. Where the writing rank stands tells the mesh that was sliced.
+TEST(MeshForms, ASliceOfTorch210IsToldByItsRootMesh) {
+  const Write ranks = ints({0, 1, 2, 3});
+  const auto slice = [&ranks](Attributes root) {
+    root.insert(root.end(), {{"_rank_map", ranks}, {"_root_mesh", none()}});
+    return Spec{mesh({{"_layout", layout_b(ints({2}), ints({2}))},
+                      {"_rank_map", ranks},
+                      {"_root_mesh", mesh(std::move(root))},
+                      {"_coordinate_on_dim", ints({1})}}),
+                {shard(0)}};
+  };
+  const Write square = layout_b(ints({2, 2}), ints({2, 1}));
+  EXPECT_EQ(sharding_of(slice({{"_layout", square}, {"_coordinate_on_dim", ints({1, 0})}})),
+            "[8, 3] on cuda [2] 0 2: S(0)");
+  EXPECT_EQ(sharding_of(slice({{"_layout", square}, {"_coordinate_on_dim", ints({1, 1})}})),
+            "[8, 3] on cuda [2] 1 3: S(0)");
+  const auto fails = [&slice](Attributes root, const std::string& says) {
+    EXPECT_THAT(read(dtensor(slice(std::move(root)))), Fails(ErrorCode::kCorrupt, says));
+  };
+  fails({{"_layout", square}, {"_coordinate_on_dim", none()}}, "which slice it is");
+  fails({{"_layout", square}, {"_coordinate_on_dim", ints({1, 2})}}, "outside of it");
+  fails({{"_layout", square}, {"_coordinate_on_dim", ints({0, 1})}}, "its own rank's coordinate");
+  fails({{"_layout", layout_b(ints({2}), ints({2}))}, {"_coordinate_on_dim", ints({1})}},
+        "which slice it is");
+}
+
 TEST(MeshForms, UnknownAttributesAreIgnored) {
   EXPECT_EQ(sharding_of({mesh({{"_layout", layout_b(ints({4}), ints({1}))},
                                {"_rank_map", ints({0, 1, 2, 3})},
@@ -106,7 +132,9 @@ TEST(MeshForms, WhatIsMissingOrContradictory) {
     EXPECT_THAT(read(dtensor({of, {shard(0)}})), Fails(code, says));
   };
   fails(mesh({}), ErrorCode::kUnsupported, "a mesh in an unknown form");
-  fails(object("torch.distributed.device_mesh", "DeviceMesh", {}), ErrorCode::kUnsupported,
+  fails(object("torch.distributed.device_mesh", "DeviceMesh",
+               {{"_layout", layout}, {"_rank_map", ints({0, 1})}}),
+        ErrorCode::kUnsupported,
         "a mesh without a device type: expected an attribute '_device_type'");
   fails(mesh({{"_layout", layout}}), ErrorCode::kUnsupported, "an attribute '_rank_map'");
   fails(mesh({{"_layout", layout}, {"_rank_map", ints({0, 1, 2, 3})}}), ErrorCode::kCorrupt,
@@ -262,6 +290,19 @@ TEST(Specs, ShapesAndOrders) {
               Fails(ErrorCode::kUnsupported,
                     "a DTensorSpec in an unknown form: expected attributes 'mesh' and "
                     "'placements'"));
+  // torch 2.10 states the order that _StridedShard placements have once more.
+  const auto strided = [&](std::int64_t split_factor, std::vector<std::int64_t> order) {
+    return Spec{square,
+                {object(kPlacements, "_StridedShard",
+                        {{"dim", number(0)}, {"split_factor", number(split_factor)}}),
+                 shard(0)},
+                {{"shard_order", tuple({entry(0, std::move(order))})}}};
+  };
+  EXPECT_EQ(sharding_of(strided(2, {1, 0})), "[8, 3] on cuda [2, 2] 0 1 2 3: _S(0, 2) S(0)");
+  EXPECT_EQ(sharding_of(strided(3, {0, 1})), "[8, 3] on cuda [2, 2] 0 1 2 3: _S(0, 3) S(0)");
+  for (const Spec& contradiction : {strided(3, {1, 0}), strided(4, {1, 0})})
+    EXPECT_THAT(read(dtensor(contradiction)),
+                Fails(ErrorCode::kUnsupported, "reorders a dimension that a _StridedShard cuts"));
   fails({{"shard_order", tuple({entry(0, {1})})}}, "shard_order");
   fails({{"shard_order", tuple({entry(0, {1, 0})})},
          {"use_strided_shard_as_shard_order", boolean(true)}},
