@@ -8,7 +8,7 @@ from safetensors import safe_open
 import checkpoints
 from checkpoints import case_id, fixture_cases
 
-VERSIONS = ["torch-2.4.1", "torch-2.6.0", "torch-2.11.0", "torch-2.13.0"]
+VERSIONS = ["torch-2.4.1", "torch-2.6.0", "torch-2.10.0", "torch-2.11.0", "torch-2.13.0"]
 
 
 def test_every_version_is_there():
