@@ -456,8 +456,8 @@ TEST(Broadcast, TiedTensorsMustBeFilledWithTheSame) {
   };
   expect_all_ok(3, broadcast({1, 2, 3, 4}));
   expect_all_fail(3, broadcast({1, 2, 3, 5}), kInvalid,
-                  "rank 2: the local tensor lies in the memory of 'embedding', which is filled with "
-                  "other elements: tensor 'head'");
+                  "rank 2: the local tensor lies in the memory of 'embedding', which is filled "
+                  "with other elements: tensor 'head'");
 }
 
 // The members of a mesh: one has other placements, another dtype, a plain tensor.

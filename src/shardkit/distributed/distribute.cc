@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "shardkit/distributed/targets_internal.h"
+#include "shardkit/tensor/memory_range.h"
 
 namespace shardkit {
 namespace {
@@ -84,7 +85,7 @@ Status carry_out(Result<Work> work, Dict& local, ProcessGroup& group) {
   SHARDKIT_ASSIGN(const auto joint, internal::JointTargets::agree(group, tensors, mine));
   for (const Target& target : *mine) {
     const Tensor& source = work->sources[target.tensor];
-    if (internal::is_same_view(source, target.local())) continue;
+    if (is_same_view(source, target.local())) continue;
     internal::copy_boxes(source, joint.boxes(tensors[target.tensor], group.rank()),
                          target.local());
   }

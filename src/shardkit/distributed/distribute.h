@@ -35,10 +35,10 @@ namespace shardkit {
 //
 // Errors, the same on all ranks, and before a byte is written:
 // - kInvalidArgument: a local tensor has another shape or dtype than the full one, lies in a file,
-//   shares memory with a full tensor or has elements that share memory; two are the same view of one
-//   memory (tied), and not filled with the same elements; a mesh has ranks outside the group; the
-//   ranks of a DTensor's mesh disagree on its presence, dtype, placements or shape; the full state
-//   holds a DTensor or ShardedTensor, or one in a file or without bytes
+//   shares memory with a full tensor or has elements that share memory; two are the same view of
+//   one memory (tied), and not filled with the same elements; a mesh has ranks outside the group;
+//   the ranks of a DTensor's mesh disagree on its presence, dtype, placements or shape; the full
+//   state holds a DTensor or ShardedTensor, or one in a file or without bytes
 // - kUnsupported: Partial placements, of which PyTorch makes as many copies as there are ranks
 //   (distribute_tensors) or parts of the sum (distribute_state_dict); a ShardedTensor to be filled
 // - kIncomplete: local shapes that the placements do not explain

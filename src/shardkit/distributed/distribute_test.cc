@@ -220,8 +220,8 @@ TEST(Distribute, TiedTensorsMustBeFilledWithTheSame) {
   const Tensor later = float_tensor({4}, {0, 1, 2, 4});
   expect_all_fail(2, distribute(make_dict({{"embedding", counting(4)}, {"head", later}}), tied),
                   kInvalid,
-                  "rank 1: the local tensor lies in the memory of 'embedding', which is filled with "
-                  "other elements: tensor 'head'");
+                  "rank 1: the local tensor lies in the memory of 'embedding', which is filled "
+                  "with other elements: tensor 'head'");
   EXPECT_EQ(floats(tied), (std::vector<float>{9, 9, 9, 9}));
   expect_all_ok(2, distribute(make_dict({{"embedding", counting(4)}, {"head", counting(4)}}),
                               tied));

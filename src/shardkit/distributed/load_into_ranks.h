@@ -38,9 +38,9 @@ struct LoadIntoRanksReport {
 /// a box's rows lie scattered in a file, gaps of less than 4 KiB between them are read along: that
 /// costs less than a call for each.
 ///
-/// @param catalog  the checkpoint (open_checkpoint()); ranks of one process may share it. On disks of
-///                 several hosts it may be copies, or each host's own replicas. Its names are without
-///                 wrapper names, and so must those of `local` be.
+/// @param catalog  the checkpoint (open_checkpoint()); ranks of one process may share it. On disks
+///                 of several hosts it may be copies, or each host's own replicas. Its names are
+///                 without wrapper names, and so must those of `local` be.
 /// @param local    REQUIRES: what ranks of one process fill shares no memory, nor does it with what
 ///                 a catalog made of tensors in memory holds
 ///
@@ -49,8 +49,8 @@ struct LoadIntoRanksReport {
 /// - kInvalidArgument, kUnsupported, kLimit: as in distribute.h
 /// - kIncomplete: a tensor of the checkpoint is not whole (prove_whole()) or was guessed together
 ///   (CatalogTensor::guessed; open_checkpoint() with kConcat or kReplicate says what it is), local
-///   shapes that the placements do not explain, or ranks whose files of one name differ in size or in
-///   the CRC of their zip directory
+///   shapes that the placements do not explain, or ranks whose files of one name differ in size or
+///   in the CRC of their zip directory
 /// - kIo, kNotFound: a file cannot be read. Tensors in memory then hold unspecified bytes, and
 ///   nothing else of the local states has changed. So it is after a kPeer, and after the
 ///   kInvalidArgument of tied tensors that the checkpoint has different elements for.

@@ -13,6 +13,7 @@
 #include "shardkit/collective/message.h"
 #include "shardkit/distributed/box_run_internal.h"
 #include "shardkit/state/memory.h"
+#include "shardkit/tensor/memory_range.h"
 #include "shardkit/tensor/strided_copy.h"
 
 namespace shardkit::internal {

@@ -4,9 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <optional>
-#include <unordered_map>
 #include <utility>
 
 #include "shardkit/base/checked_math.h"
@@ -91,20 +88,13 @@ Result<bool> make_target(const Value& entry, const TensorInfo& info, const Proce
 
 /// Sets targets apart that are the same tensor as an earlier one.
 Status part_twins(std::vector<Target>& targets) {
-  std::unordered_multimap<std::uintptr_t, std::size_t> known;
+  std::vector<const Tensor*> locals;
+  for (const Target& target : targets) locals.push_back(&target.local());
+  const auto ties = find_ties(locals);
   for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (!ties[i]) continue;
     Target& target = targets[i];
-    if (target.fresh || target.local().numel() == 0) continue;
-    const std::uintptr_t begin = memory_range(target.local()).begin;
-    const auto [first, end] = known.equal_range(begin);
-    const auto twin = std::find_if(first, end, [&](const auto& place) {
-      return is_same_view(targets[place.second].local(), target.local());
-    });
-    if (twin == end) {
-      known.emplace(begin, i);
-      continue;
-    }
-    target.twin = twin->second;
+    target.twin = ties[i];
     SHARDKIT_ASSIGN(Tensor apart, make_unfilled_cpu_tensor(target.local().dtype,
                                                            target.local().shape));
     if (auto* dtensor = target.value.get_if<DTensor>())
@@ -121,8 +111,8 @@ Status check_equal(const Tensor& first, const Tensor& second, const std::string&
   SHARDKIT_ASSIGN(const auto difference, find_difference(first, second));
   if (!difference) return {};
   return Error(ErrorCode::kInvalidArgument,
-               fmt::format("the local tensor lies in the memory of '{}', which is filled with other "
-                           "elements",
+               fmt::format("the local tensor lies in the memory of '{}', which is filled with "
+                           "other elements",
                            first_name))
       .of_tensor(second_name);
 }
@@ -233,11 +223,6 @@ void copy_boxes(const Tensor& whole, std::span<const BoxPair> boxes, const Tenso
     strided_copy(item, box.global.shape,
                  source + position_of(box.global.offset, whole.strides) * item, whole.strides,
                  target + position_of(box.local_offset, local.strides) * item, local.strides);
-}
-
-bool is_same_view(const Tensor& a, const Tensor& b) {
-  return a.dtype == b.dtype && a.shape == b.shape && a.strides == b.strides &&
-         memory_range(a).begin == memory_range(b).begin;
 }
 
 Status check_sources(std::span<const Tensor> sources, std::span<const Target> targets,

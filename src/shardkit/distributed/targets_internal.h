@@ -105,9 +105,6 @@ Status check_twin_sources(std::span<const Tensor> sources, std::span<const Targe
 /// The same after all are filled, by what has come. @error as check_twin_sources()
 Status check_twins(std::span<const Target> targets, std::span<const NamedTensorInfo> tensors);
 
-/// Whether two tensors are one view of one memory.
-bool is_same_view(const Tensor& a, const Tensor& b);
-
 /// Puts the fresh tensors into the local state.
 void install(std::vector<Target> targets, Dict& local);
 

@@ -59,8 +59,9 @@ std::future<Status> refill_snapshot_async(Dict named_tensors, Snapshot& snapshot
 ///        device type); a live tensor's kind, mesh, placements, order of sharding, shape or dtype
 ///        are not those saved for it (verl compares placements with those of the first DTensor,
 ///        which refuses mixed ones); it repeats elements or lies in the memory of any of the
-///        snapshot's tensors; a rank's snapshot lacks a DTensor that another rank's has; and as
-///        save. The message says "rank R: " and names the tensor.
+///        snapshot's tensors; a rank's snapshot lacks a DTensor that another rank's has; two live
+///        tensors are one in memory (tied), and the snapshot has different elements for them; and
+///        as save. The message says "rank R: " and names the tensor.
 ///        kPeer a rank is late or gone; in the last wait, this rank's tensors are written then
 Result<LoadReport> fsdp2_sharded_load_from_cpu(const Dict& named_tensors, const Snapshot& snapshot,
                                                const std::shared_ptr<const Sharding>& target_spec,

@@ -442,6 +442,26 @@ TEST(Fsdp2Load, IntoTheMemoryOfAnUnusedEntryIsRefused) {
   EXPECT_THAT(stored_floats(snapshot.entries[1].tensor), ElementsAre(3, 4));
 }
 
+TEST(Fsdp2Load, TiedTensorsMustBeSavedAlike) {
+  const auto load = [](const std::vector<float>& head, const Tensor& tied) {
+    const Snapshot snapshot = fsdp2_sharded_save_to_cpu(
+                                  make_dict({{"embedding", float_tensor({2}, {1, 2})},
+                                             {"head", float_tensor({2}, head)}}))
+                                  .value();
+    return load_on_ranks(1, [&](ProcessGroup& group) {
+      return fsdp2_sharded_load_from_cpu(make_dict({{"embedding", tied}, {"head", tied}}), snapshot,
+                                         nullptr, group);
+    })[0];
+  };
+  const Tensor tied = float_tensor({2}, {9, 9});
+  EXPECT_THAT(load({1, 3}, tied),
+              Fails(kInvalid, "rank 0: the tensor lies in the memory of 'embedding', of which the "
+                              "snapshot has other elements: tensor 'head'"));
+  EXPECT_THAT(stored_floats(tied), ElementsAre(9, 9));
+  EXPECT_THAT(load({1, 2}, tied), IsOk());
+  EXPECT_THAT(stored_floats(tied), ElementsAre(1, 2));
+}
+
 TEST(Fsdp2Load, ARankThatIsGoneIsAnErrorInTime) {
   const Dict live = make_dict({{"w", dtensor({5, 5})}});
   const auto statuses = run_ranks(2, [&](ProcessGroup& group) -> Status {

@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "shardkit/snapshot/live_tensors_internal.h"
+#include "shardkit/state/compare.h"
 #include "shardkit/state/pair_walk_internal.h"
 #include "shardkit/tensor/memory_range.h"
 #include "shardkit/tensor/strided_copy.h"
@@ -142,6 +143,7 @@ Result<CheckedLoad> CheckedLoad::make(std::span<const Dict> chunks,
   for (std::size_t i = 0; i < chunks.size(); ++i)
     SHARDKIT_TRY(load.add(chunks[i], i < snapshots.size() ? snapshots[i] : none));
   SHARDKIT_TRY(load.check_apart(snapshots));
+  SHARDKIT_TRY(load.check_ties());
   return load;
 }
 
@@ -184,6 +186,24 @@ Status CheckedLoad::check_apart(std::span<const Snapshot> snapshots) const {
   const MemoryRanges saved(std::move(ranges));
   for (const Copy& copy : copies_)
     if (saved.overlap(memory_range(*copy.to.local))) return aliased(copy.to.name);
+  return {};
+}
+
+// One memory cannot hold two tensors: nothing would be left of the first.
+Status CheckedLoad::check_ties() const {
+  std::vector<const Tensor*> live;
+  for (const Copy& copy : copies_) live.push_back(copy.to.local);
+  const auto ties = find_ties(live);
+  for (std::size_t i = 0; i < copies_.size(); ++i) {
+    if (!ties[i]) continue;
+    const Copy& first = copies_[*ties[i]];
+    SHARDKIT_ASSIGN(const auto difference, find_difference(*first.from, *copies_[i].from));
+    if (difference)
+      return invalid(fmt::format("the tensor lies in the memory of '{}', of which the snapshot has "
+                                 "other elements",
+                                 first.to.name))
+          .of_tensor(copies_[i].to.name);
+  }
   return {};
 }
 

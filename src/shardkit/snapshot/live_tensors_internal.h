@@ -54,6 +54,7 @@ class CheckedLoad {
 
   Status add(const Dict& named_tensors, const Snapshot& snapshot);
   Status check_apart(std::span<const Snapshot> snapshots) const;
+  Status check_ties() const;
 
   std::vector<Copy> copies_;
   std::vector<LoadReport> reports_;

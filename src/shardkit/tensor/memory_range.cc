@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_map>
 #include <utility>
 
 namespace shardkit {
@@ -30,6 +31,29 @@ bool has_own_places(const Tensor& tensor) {
     inner += (size - 1) * stride;
   }
   return true;
+}
+
+bool is_same_view(const Tensor& a, const Tensor& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && a.strides == b.strides &&
+         memory_range(a).begin == memory_range(b).begin;
+}
+
+std::vector<std::optional<std::size_t>> find_ties(std::span<const Tensor* const> tensors) {
+  std::vector<std::optional<std::size_t>> ties(tensors.size());
+  std::unordered_multimap<std::uintptr_t, std::size_t> known;  // without those that are tied to one
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i]->numel() == 0) continue;
+    const std::uintptr_t begin = memory_range(*tensors[i]).begin;
+    const auto [first, end] = known.equal_range(begin);
+    const auto same = std::find_if(first, end, [&](const auto& place) {
+      return is_same_view(*tensors[place.second], *tensors[i]);
+    });
+    if (same != end)
+      ties[i] = same->second;
+    else
+      known.emplace(begin, i);
+  }
+  return ties;
 }
 
 MemoryRanges::MemoryRanges(std::vector<MemoryRange> ranges) : ranges_(std::move(ranges)) {

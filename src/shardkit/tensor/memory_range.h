@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "shardkit/tensor/tensor.h"
@@ -22,6 +24,13 @@ MemoryRange memory_range(const Tensor& tensor);
 /// views that interleave (sizes 2 and 3, strides 3 and 2), which no PyTorch function makes by
 /// itself. REQUIRES: check_view(tensor).ok().
 bool has_own_places(const Tensor& tensor);
+
+/// Whether two tensors are one view of one memory. REQUIRES: of both, as memory_range().
+bool is_same_view(const Tensor& a, const Tensor& b);
+
+/// By place, the first tensor that is the same view as this one and stands before it (tied
+/// tensors); nothing where there is none, and for one without elements. REQUIRES: as memory_range()
+std::vector<std::optional<std::size_t>> find_ties(std::span<const Tensor* const> tensors);
 
 /// Many ranges, asked whether one of them meets another.
 class MemoryRanges {

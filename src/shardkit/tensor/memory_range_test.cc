@@ -42,6 +42,24 @@ TEST_F(MemoryRangeTest, ElementsWithPlacesOfTheirOwn) {
   EXPECT_FALSE(has_own_places(view({5, 3}, {1, 1}, 0)));     // unfolded
 }
 
+TEST_F(MemoryRangeTest, TiesAreTheSameViewAsTheFirst) {
+  const std::vector<Tensor> views = {
+      view({2, 2}, {2, 1}, 4), view({2, 2}, {1, 2}, 4), view({2, 2}, {2, 1}, 4),
+      view({2}, {1}, 4),       view({2, 2}, {1, 2}, 4), view({2, 2}, {2, 1}, 4),
+      view({2, 2}, {2, 1}, 6), view({0}, {1}, 4),       view({0}, {1}, 4)};
+  std::vector<const Tensor*> tensors;
+  for (const Tensor& each : views) tensors.push_back(&each);
+  std::vector<std::optional<std::size_t>> expected(views.size());
+  expected[2] = expected[5] = 0;
+  expected[4] = 1;
+  EXPECT_EQ(find_ties(tensors), expected);
+  const auto other_memory = std::make_shared<std::vector<std::byte>>(200);
+  Tensor elsewhere = views[0];
+  elsewhere.storage =
+      std::make_shared<const Storage>(MemoryBlock{other_memory, other_memory->data()}, 200);
+  EXPECT_FALSE(is_same_view(views[0], elsewhere));
+}
+
 TEST_F(MemoryRangeTest, RangesThatMeetAnother) {
   const MemoryRanges ranges({{100, 300}, {120, 130}, {5, 5}, {400, 410}});
   EXPECT_TRUE(ranges.overlap({0, 101}));
