@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 
 #include "shardkit/hub/base64.h"
 #include "shardkit/hub/folder_upload_internal.h"
@@ -86,7 +87,11 @@ Result<UploadReport> FolderUpload::run() {
                                    sending_.erase(begin, end);
                                    changed_.notify_all();
                                  }));
-    hasher_ = std::thread([this] { hash_all(); });
+    try {
+      hasher_ = std::thread([this] { hash_all(); });
+    } catch (const std::system_error&) {
+      return Error(ErrorCode::kLimit, "the system starts no thread to work in the background");
+    }
   } else {
     all_hashed_ = true;
   }

@@ -1,6 +1,7 @@
 #include "shardkit/hub/lfs_sender.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "shardkit/hub/request_body.h"
@@ -63,11 +64,16 @@ Result<std::unique_ptr<LfsSender>> LfsSender::make(
       new LfsSender(session, fs, folder, journal, progress, std::move(on_done)));
   for (int i = 0; i < connections; ++i) {
     SHARDKIT_ASSIGN(HubClient client, HubClient::make(session));
-    sender->threads_.emplace_back(
-        [raw = sender.get(), repo, branch, own = std::make_shared<HubClient>(std::move(client))] {
-          RepoApi api(*own, repo, branch);
-          raw->work(*own, api);
-        });
+    try {
+      sender->threads_.emplace_back(
+          [raw = sender.get(), repo, branch, own = std::make_shared<HubClient>(std::move(client))] {
+            RepoApi api(*own, repo, branch);
+            raw->work(*own, api);
+          });
+    } catch (const std::system_error&) {
+      if (i > 0) break;  // fewer connections send as well
+      return Error(ErrorCode::kLimit, "the system starts no thread to work in the background");
+    }
   }
   return sender;
 }

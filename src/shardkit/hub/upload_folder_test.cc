@@ -17,6 +17,7 @@
 #include "shardkit/io/system_calls.h"
 #include "shardkit/json/parse.h"
 #include "shardkit/testing/matchers.h"
+#include "shardkit/testing/no_threads.h"
 #include "shardkit/testing/temp_dir.h"
 
 namespace shardkit::hub {
@@ -207,6 +208,13 @@ TEST_F(UploadFolder, AHubThatDoesNotAnswerToTheCommit) {
   hub_.answers = {{"/commit/", ScriptedServer::answer("503 Busy", "")}};
   EXPECT_THAT(upload(),
               Fails(ErrorCode::kIo, "the Hub does not answer to the commit: found 3 tries"));
+}
+
+TEST_F(UploadFolder, AThreadIsNotToBeHad) {
+  write_file(dir_ / "model/a.bin", "weights");
+  const ::shardkit::testing::NoThreads none;
+  EXPECT_THAT(upload(), Fails(ErrorCode::kLimit, "the system starts no thread"));
+  EXPECT_EQ(hub_.commit, "");
 }
 
 TEST_F(UploadFolder, NamesThatNoHubHas) {
