@@ -23,8 +23,19 @@ constexpr std::array<std::string_view, 16> kTiedByDefault{
     "bloom",  "cohere",      "cohere2", "falcon", "gemma", "gemma2", "gemma3",     "gemma3_text",
     "gpt2",   "gpt_bigcode", "gpt_neo", "mamba",  "mpt",   "opt",    "starcoder2", "xglm"};
 
+/// Model types whose configuration class, in transformers 5.24, takes a tie_word_embeddings that
+/// text_config alone has for its own.
+constexpr std::array<std::string_view, 13> kTiedByText{
+    "fast_vlm", "glm4v", "glm4v_moe", "glm_ocr", "llava", "llava_next_video", "llava_onevision",
+    "minimax_m3_vl", "perception_lm", "qwen2_5_vl", "qwen2_vl", "vibevoice", "video_llama_3"};
+
 /// The names of the dtype's member, the newer first (transformers 4.56 renamed it).
 constexpr std::array<std::string_view, 2> kDTypeKeys{"dtype", "torch_dtype"};
+
+template <std::size_t N>
+bool contains(const std::array<std::string_view, N>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 const json::Value* find_object(const json::Value& value, std::string_view key) {
   const json::Value* member = value.find(key);
@@ -115,8 +126,10 @@ Result<ModelConfig> parse_config(std::string text) {
     if (std::string type = find_string(value, "model_type"); !type.empty())
       config.parts.push_back({name, std::move(type), find_int(value, "num_attention_heads")});
   config.tie_word_embeddings = find_bool(top, "tie_word_embeddings");
-  if (!config.tie_word_embeddings)
+  if (!config.tie_word_embeddings) {
     config.tie_word_embeddings = find_bool(text_config, "tie_word_embeddings");
+    config.tie_is_of_text = config.tie_word_embeddings.has_value();
+  }
   config.dtype = find_dtype(top);
   if (!config.dtype) config.dtype = find_dtype(text_config);
   config.quantized = find_object(top, "quantization_config") != nullptr ||
@@ -157,8 +170,13 @@ Result<std::optional<ModelConfig>> read_config(FileSystem& fs, const std::string
 
 bool ties_word_embeddings(const ModelConfig& config) {
   if (config.tie_word_embeddings) return *config.tie_word_embeddings;
-  return std::find(kTiedByDefault.begin(), kTiedByDefault.end(), config.model_type) !=
-         kTiedByDefault.end();
+  return contains(kTiedByDefault, config.model_type);
+}
+
+bool ties_on_loading(const ModelConfig& config) {
+  return ties_word_embeddings(config) &&
+         (!config.tie_is_of_text || contains(kTiedByText, config.model_type) ||
+          contains(kTiedByDefault, config.model_type));
 }
 
 Result<std::string> with_dtype(const ModelConfig& config, DType dtype) {

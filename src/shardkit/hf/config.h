@@ -43,6 +43,7 @@ struct ModelConfig {
   std::string model_type;                     ///< empty where missing
   std::vector<ConfigPart> parts;
   std::optional<bool> tie_word_embeddings;    ///< of the top level, else of text_config
+  bool tie_is_of_text = false;                ///< text_config alone says it
   std::optional<DType> dtype;                 ///< "dtype" or "torch_dtype", top level first
   bool quantized = false;                     ///< has a quantization_config
   /// Files with code that "auto_map" takes classes from: "modeling_x.py"; none of other repositories.
@@ -65,6 +66,11 @@ Result<std::optional<ModelConfig>> read_config(FileSystem& fs, const std::string
 /// nothing, the default of the model type's configuration class (transformers 5.24); false for a
 /// model type without a known default.
 bool ties_word_embeddings(const ModelConfig& config);
+
+/// Whether a loader of any version ties them, so that one of two may be left out of a file. Older
+/// versions look at text_config; transformers 5.24 does so for few model types, and makes what a file
+/// lacks of others at random.
+bool ties_on_loading(const ModelConfig& config);
 
 /// The text with the top-level dtype changed: in "dtype" and in "torch_dtype", whichever are
 /// there; and with the names of `architectures`, where the file's have a wrapper's. All other bytes

@@ -152,5 +152,23 @@ TEST(TiesWordEmbeddings, DefaultsAreTransformers) {
       config_of(R"({"model_type": "gemma2", "tie_word_embeddings": false})")));
 }
 
+TEST(TiesOnLoading, AFlagOfTextConfigCountsWhereTransformersTakesIt) {
+  int tied = 0, others = 0;
+  const json::Value document = golden("ties_of_text.json");
+  for (const auto& [model_type, value] : members(document)) {
+    const ModelConfig config = config_of(R"({"model_type": ")" + model_type +
+                                         R"(", "text_config": {"tie_word_embeddings": true}})");
+    EXPECT_TRUE(ties_word_embeddings(config)) << model_type;
+    if (!ties_on_loading(config)) ++others;
+    else if (++tied; !*value.get_if<bool>()) ADD_FAILURE() << model_type;
+  }
+  EXPECT_EQ(tied, 14);
+  EXPECT_GT(others, 50);
+  EXPECT_TRUE(ties_on_loading(config_of(R"({"model_type": "qwen3_vl", "tie_word_embeddings": true,
+                                            "text_config": {"tie_word_embeddings": false}})")));
+  EXPECT_TRUE(ties_on_loading(config_of(R"({"model_type": "gpt2"})")));
+  EXPECT_FALSE(ties_on_loading(config_of(R"({"tie_word_embeddings": false})")));
+}
+
 }  // namespace
 }  // namespace shardkit::hf

@@ -91,7 +91,9 @@ Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
   decided.dropped.assign(model.catalog->tensors.size(), false);
   std::vector<Tie> ties = find_ties(model);
   if (bytes == TensorBytes::kRead) SHARDKIT_TRY(settle_ties(fs, *model.catalog, ties));
-  for (const Tie& tie : ties) decide_tie(*model.catalog, tie, choices.keep_tied, decided);
+  const bool keep_tied =
+      choices.keep_tied || (source.config && !hf::ties_on_loading(*source.config));
+  for (const Tie& tie : ties) decide_tie(*model.catalog, tie, keep_tied, decided);
   SHARDKIT_ASSIGN(const SavedCatalog saved, saved_catalog(model, std::move(decided.dropped)));
   append(saved.notes, decided.notes);
   append(saved.warnings, decided.warnings);

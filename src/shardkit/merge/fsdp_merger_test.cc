@@ -134,6 +134,17 @@ TEST_F(MergeTest, TiedInTextConfigAndEqualIsDropped) {
   EXPECT_EQ(report->dropped_ties, std::vector<std::string>{"lm_head.weight"});
 }
 
+/// transformers 5.24 does not tie these two: it would make an lm_head that is missing at random.
+TEST_F(MergeTest, TiedInTextConfigAloneIsKeptWhereTheLoaderLooksAtTheTopLevel) {
+  write_ranks({make_dict({{"model.language_model.embed_tokens.weight", float_tensor({2}, {1, 2})},
+                          {"lm_head.weight", float_tensor({2}, {1, 2})}})});
+  write_config(R"({"model_type": "qwen3_vl", "text_config": {"tie_word_embeddings": true}})");
+  const auto report = merge();
+  ASSERT_THAT(report, IsOk());
+  EXPECT_THAT(report->dropped_ties, ::testing::IsEmpty());
+  EXPECT_EQ(merged()["lm_head.weight"], (std::vector<float>{1, 2}));
+}
+
 TEST_F(MergeTest, TiedButDifferentIsKeptWithAWarning) {
   write_ranks({make_dict({{"model.embed_tokens.weight", float_tensor({2}, {1, 2})},
                           {"lm_head.weight", float_tensor({2}, {1, 3})}})});

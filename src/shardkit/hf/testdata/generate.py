@@ -6,6 +6,7 @@
 shapes.json         for small models: the text of config.json and the shape of each tensor
 ties.json           for small tied models: config.json, the names in the state dict, the tied pairs
 tie_defaults.json   model type -> tie_word_embeddings of its configuration class by default
+ties_of_text.json   model type -> the same where text_config alone says that it ties them
 """
 import hashlib
 import json
@@ -101,13 +102,18 @@ def main():
         ties[name] = {"config": config_text(config), "names": names,
                       "pairs": [{"alias": alias, "canonical": canonical}
                                 for alias, canonical in sorted(pairs.items()) if alias in names]}
-    defaults = {}
+    defaults, of_text = {}, {}
     for model_type in sorted(CONFIG_MAPPING_NAMES):
+        config_class = CONFIG_MAPPING[model_type]
         try:
-            defaults[model_type] = getattr(CONFIG_MAPPING[model_type](), "tie_word_embeddings", None)
+            defaults[model_type] = getattr(config_class(), "tie_word_embeddings", None)
+            if "text_config" in (config_class.sub_configs or {}):
+                config = config_class.from_dict({"text_config": {"tie_word_embeddings": True}})
+                of_text[model_type] = bool(getattr(config, "tie_word_embeddings", False))
         except Exception:  # classes that cannot be made without arguments
             continue
-    out = {"shapes.json": shapes, "ties.json": ties, "tie_defaults.json": defaults}
+    out = {"shapes.json": shapes, "ties.json": ties, "tie_defaults.json": defaults,
+           "ties_of_text.json": of_text}
     lines = ["made by: generate.py with transformers %s, torch %s, Python %s"
              % (transformers.__version__, torch.__version__, sys.version.split()[0])]
     for name, value in out.items():
