@@ -15,7 +15,8 @@ namespace shardkit {
 // - kInvalidArgument: as JointForms::exchange(), with the path; a tensor lies in a file or has no
 //   bytes; what iterate_state_dict() says of the options
 // - kIncomplete: local shapes that the placements do not explain, shards that do not cover the
-//   tensor exactly once, or a mesh in whose order of ranks PyTorch's ranks read different tensors
+//   tensor exactly once or that its metadata does not list, or a mesh in whose order of ranks
+//   PyTorch's ranks read different tensors
 // - kUnsupported: a reduction that accumulator_dtype() has not; a set or Opaque with type_check
 // - kLimit no memory; as ProcessGroup: kPeer a rank is late or gone
 // No rank waits longer than the group's timeout for another that failed.

@@ -138,10 +138,21 @@ Status Gathering::plan_dtensor(const StatePath& path, const DTensor& tensor,
   return make_room(job, tensor.local.dtype, sharding.shape);
 }
 
+// Some order of boxes, to find one among many.
+bool stands_before(const Box& a, const Box& b) {
+  const auto before = [](const Dims& x, const Dims& y) {
+    return std::lexicographical_compare(x.begin(), x.end(), y.begin(), y.end());
+  };
+  return before(a.offset, b.offset) || (a.offset == b.offset && before(a.shape, b.shape));
+}
+
 Status Gathering::plan_sharded(const StatePath& path, const ShardedTensor& tensor,
                                const JointForms& joint, Job& job) {
   std::vector<HeldParts> parts;
   std::vector<int> ranks;
+  std::vector<Box> listed;
+  for (const ShardMetadata& shard : tensor.shards) listed.push_back(shard.box);
+  std::sort(listed.begin(), listed.end(), stands_before);
   for (int rank = 0; rank < group_.size(); ++rank) {
     HeldParts held;
     for (const auto& shard : joint.find(path, rank)->get_if<ShardedTensor>()->local_shards) {
@@ -153,6 +164,10 @@ Status Gathering::plan_sharded(const StatePath& path, const ShardedTensor& tenso
             .expected(fmt::format("{} {}", torch_name(tensor.dtype), to_string(box.shape)))
             .found(fmt::format("{} {}", torch_name(shard.tensor.dtype),
                                to_string(shard.tensor.shape)));
+      if (!listed.empty() && !std::binary_search(listed.begin(), listed.end(), box, stands_before))
+        return Error(ErrorCode::kIncomplete,
+                     fmt::format("rank {}'s shard is none that the metadata lists", rank))
+            .found(to_string(box));
       HeldPart part{box.shape, {}};
       if (!box.empty()) part.boxes.push_back({Dims(box.shape.size(), 0), box});
       held.push_back(std::move(part));

@@ -396,6 +396,13 @@ TEST(AllGatherShardedTensor, ShardsThatDoNotCoverItAreRefused) {
     SHARDKIT_TRY(all_gather_sharded_tensor(tensor, group));
     return {};
   }, kIncomplete, "rank 1's shard is not of the dtype and size its metadata says");
+  // What the ranks hold covers the tensor, but is not what all of them say who holds.
+  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
+    auto tensor = sharded({6}, {{{{0}, {2}}, 0}, {{{2}, {4}}, 1}}, group.rank(), whole);
+    tensor.shards = {{{{0}, {3}}, 0}, {{{3}, {3}}, 1}};
+    SHARDKIT_TRY(all_gather_sharded_tensor(tensor, group));
+    return {};
+  }, kIncomplete, "rank 0's shard is none that the metadata lists: tensor 'the root', found [0:2]");
   const auto groups = make_thread_groups(1);
   EXPECT_THAT(all_gather_sharded_tensor(sharded({6}, {{{{0}, {6}}, 0}}, 0, whole), *groups[0],
                                         "cuda"),
