@@ -184,6 +184,20 @@ TEST(GatherStateDict, RanksWithDifferentSubmeshesAndOrdersOfKeys) {
   });
 }
 
+// A key may hold what stands between the parts of a path.
+TEST(GatherStateDict, PathsThatLookAlikeAreNotTakenForOne) {
+  const auto sharding = make_sharding({2}, {0, 1}, {Shard{0}}, {2});
+  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
+    const DTensor part{float_tensor({1}, {1}), sharding};
+    const Dict inner = make_dict({{"c", part}});
+    const Value state = group.rank() == 0
+                            ? Value(make_dict({{"a", make_dict({{"b", inner}})}}))
+                            : Value(make_dict({{"a', 'b", inner}}));
+    SHARDKIT_TRY(gather_state_dict(state, group));
+    return {};
+  }, ErrorCode::kInvalidArgument, "has no tensor there, which rank");
+}
+
 TEST(GatherStateDict, LocalTensorsMayHaveAnyStrides) {
   const auto sharding = make_sharding({2}, {0, 1}, {Shard{0}}, {4, 3});
   const auto columns = make_sharding({2}, {0, 1}, {Shard{1}}, {3, 4});

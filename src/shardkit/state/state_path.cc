@@ -1,15 +1,40 @@
 // The texts of paths and keys.
 #include "shardkit/state/state_path.h"
 
+#include <fmt/format.h>
+
 namespace shardkit {
 namespace {
 
-std::string joined(const StatePath& path, std::string_view separator, std::string_view quote) {
+// Python's repr() of a text: another one for each text.
+std::string quoted(const std::string& text) {
+  const bool has_single = text.find('\'') != std::string::npos;
+  const char quote = has_single && text.find('"') == std::string::npos ? '"' : '\'';
+  std::string shown(1, quote);
+  for (const char c : text) {
+    if (c == quote || c == '\\')
+      shown.append({'\\', c});
+    else if (c == '\n')
+      shown += "\\n";
+    else if (c == '\r')
+      shown += "\\r";
+    else if (c == '\t')
+      shown += "\\t";
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      shown += fmt::format("\\x{:02x}", c);
+    else
+      shown += c;
+  }
+  return shown + quote;
+}
+
+template <class ShowKey>
+std::string joined(const StatePath& path, std::string_view separator, const ShowKey& show_key) {
   std::string text;
   for (const StatePath::Part& part : path.parts) {
     if (&part != &path.parts.front()) text += separator;
     if (const auto* key = std::get_if<std::string>(&part))
-      text.append(quote).append(*key).append(quote);
+      text += show_key(*key);
     else
       text += std::to_string(std::get<std::int64_t>(part));
   }
@@ -18,10 +43,12 @@ std::string joined(const StatePath& path, std::string_view separator, std::strin
 
 }  // namespace
 
-std::string to_string(const StatePath& path) { return joined(path, ".", ""); }
+std::string to_string(const StatePath& path) {
+  return joined(path, ".", [](const std::string& key) { return key; });
+}
 
 std::string tuple_text(const StatePath& path) {
-  return "(" + joined(path, ", ", "'") + (path.parts.size() == 1 ? ",)" : ")");
+  return "(" + joined(path, ", ", quoted) + (path.parts.size() == 1 ? ",)" : ")");
 }
 
 Result<std::string> key_text(const Value& key) {
