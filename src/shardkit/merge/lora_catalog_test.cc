@@ -265,6 +265,31 @@ TEST_F(LoraTest, OfAnEncoderAndADecoderEachIsTurnedAsItsModelTypeSays) {
   }
 }
 
+TEST_F(LoraTest, AFlagThatMayBeOfOtherModulesDoesNotTurnAWeight) {
+  const auto two = [](const std::string& square, const std::string& other) {
+    return make_dict({{square + ".base_layer.weight", float_tensor({2, 2}, {0, 0, 0, 0})},
+                      {square + ".lora_A.default.weight", float_tensor({1, 2}, {1, 2})},
+                      {square + ".lora_B.default.weight", float_tensor({2, 1}, {1, 10})},
+                      {other + ".base_layer.weight", float_tensor({2, 1}, {0, 0})},
+                      {other + ".lora_A.default.weight", float_tensor({1, 1}, {1})},
+                      {other + ".lora_B.default.weight", float_tensor({2, 1}, {1, 10})}});
+  };
+  constexpr const char* kText = "fan_in_fan_out in adapter_config.json may be of other modules";
+  options_.existing = ExistingTarget::kReplace;
+  write_adapter_config(R"({"r": 1, "lora_alpha": 1, "fan_in_fan_out": true})");
+  write(two("h.0.q_proj", "h.0.c_proj"));
+  EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete, kText));
+  write(two("h.0.c_proj", "h.0.q_proj"));
+  ASSERT_THAT(merge(), IsOk());
+  EXPECT_EQ(merged<float>("h.0.c_proj.weight"), (std::vector<float>{1, 10, 2, 20}));
+  write_adapter_config(R"({"r": 1, "lora_alpha": 1, "fan_in_fan_out": false})");
+  EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete, kText));
+  // transformers has no other models with Conv1D than those that are known by their type.
+  testing::write_file(dir_ / "ckpt/huggingface/config.json", R"({"model_type": "gpt_bigcode"})");
+  ASSERT_THAT(merge(), IsOk());
+  EXPECT_EQ(merged<float>("h.0.c_proj.weight"), (std::vector<float>{1, 2, 10, 20}));
+}
+
 TEST_F(LoraTest, FilesThatTellAnotherScaleAreRefused) {
   write(small());
   write_adapter_config(R"({"r": 1, "lora_alpha": 2})");

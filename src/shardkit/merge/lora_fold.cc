@@ -49,12 +49,25 @@ std::optional<bool> is_conv1d(const hf::ModelConfig& config, std::string_view mo
 /// Of a weight that fits both ways.
 Result<bool> is_square_transposed(const MergeSource& source, const LoraAdapter& adapter,
                                   const LoraModule& module) {
-  // fan_in_fan_out is of the last module that peft wrapped: it comes after what is known.
   if (source.config)
     if (const auto known = is_conv1d(*source.config, module.name)) return *known;
-  if (adapter.settings.fan_in_fan_out) return *adapter.settings.fan_in_fan_out;
+  const bool named = contains(kConv1dModules, last_part(module.name));
   const bool has_type = source.config && !source.config->model_type.empty();
-  if (has_type || !contains(kConv1dModules, last_part(module.name))) return false;
+  if (const auto flag = adapter.settings.fan_in_fan_out) {
+    // peft sets it anew for each module that it wraps: it is that of the last.
+    const bool is_of_others =
+        *flag != named && (*flag || !has_type) &&
+        std::any_of(adapter.modules.begin(), adapter.modules.end(), [named](const LoraModule& m) {
+          return !m.embedding && m.parameter.empty() &&
+                 contains(kConv1dModules, last_part(m.name)) != named;
+        });
+    if (!is_of_others) return *flag;
+    return Error(ErrorCode::kIncomplete,
+                 "it cannot be told whether this square weight is stored transposed: "
+                 "fan_in_fan_out in adapter_config.json may be of other modules")
+        .of_tensor(module.name);
+  }
+  if (has_type || !named) return false;
   return Error(ErrorCode::kIncomplete,
                "it cannot be told whether this square weight is stored transposed: there is "
                "neither a config.json with a model_type nor an adapter_config.json")
