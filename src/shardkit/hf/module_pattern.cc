@@ -1,6 +1,8 @@
 // Matches the keys of rank_pattern and alpha_pattern.
 #include "shardkit/hf/module_pattern.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <vector>
 
 namespace shardkit::hf {
@@ -70,12 +72,24 @@ Result<std::vector<Atom>> parse(std::string_view text, std::string_view key) {
   return atoms;
 }
 
+/// Whether a key without operators but '.' names the module: most do, and there may be one for each.
+bool names_at_end(std::string_view key, std::string_view module, bool from_start) {
+  if (key.size() > module.size()) return false;
+  const std::size_t start = module.size() - key.size();
+  if (start > 0 && (from_start || module[start - 1] != '.')) return false;
+  return std::equal(key.begin(), key.end(), module.begin() + static_cast<std::ptrdiff_t>(start),
+                    [](char k, char c) { return k == '.' ? c != '\n' : k == c; });
+}
+
 }  // namespace
 
 Result<bool> names_module(std::string_view key, std::string_view module) {
   if (key.size() > kMostBytes || module.size() > kMostBytes) return unknown(key);
   const bool from_start = key.starts_with('^');
-  SHARDKIT_ASSIGN(const std::vector<Atom> atoms, parse(key.substr(from_start ? 1 : 0), key));
+  const std::string_view text = key.substr(from_start ? 1 : 0);
+  if (std::all_of(text.begin(), text.end(), [](char c) { return is_word(c) || c == '.'; }))
+    return names_at_end(text, module, from_start);
+  SHARDKIT_ASSIGN(const std::vector<Atom> atoms, parse(text, key));
   // before[i]: the first i atoms may have taken all characters so far; inside[i]: atom i, too, and it
   // may take more.
   std::vector<bool> before(atoms.size() + 1, false), inside(atoms.size(), false);

@@ -14,7 +14,7 @@ namespace shardkit::hf {
 /// these or a letter, and '^' in front.
 /// @param module  without "base_model.model."
 /// @error kUnsupported  a key with other operators, or above 4096 bytes
-/// Cost: the product of both lengths.
+/// Cost: the product of both lengths; of a key without operators but '.', its length.
 Result<bool> names_module(std::string_view key, std::string_view module);
 
 }  // namespace shardkit::hf
