@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
@@ -414,15 +415,27 @@ bool same_bytes(const CatalogTensor& a, const CatalogTensor& b) {
                     });
 }
 
+/// The same for tensors of the same_bytes().
+std::size_t hash_of_bytes(const CatalogTensor& tensor) {
+  Hash hash;
+  for (const Piece& piece : tensor.pieces) {
+    hash.mix(static_cast<std::int64_t>(std::hash<const Storage*>()(piece.storage.get())));
+    hash.mix(piece.offset);
+    hash.mix_all(piece.strides);
+    hash.mix_all(piece.box.offset);
+    hash.mix_all(piece.box.shape);
+  }
+  return hash.value();
+}
+
 /// Pairs of names for the same bytes; of three names for one, the first pairs with both others.
 std::vector<SharedStorage> find_shared(const std::vector<CatalogTensor>& tensors) {
-  // By storage and place in it: many tensors may be views of one storage.
-  std::map<std::pair<const Storage*, std::int64_t>, std::vector<std::size_t>> by_place;
+  // By all that their pieces are: many different views may begin at one place of a storage.
+  std::unordered_map<std::size_t, std::vector<std::size_t>> by_hash;
   std::vector<SharedStorage> shared;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].pieces.empty()) continue;
-    const Piece& front = tensors[i].pieces.front();
-    std::vector<std::size_t>& others = by_place[{front.storage.get(), front.offset}];
+    std::vector<std::size_t>& others = by_hash[hash_of_bytes(tensors[i])];
     const auto twin = std::find_if(others.begin(), others.end(), [&](std::size_t j) {
       return same_bytes(tensors[j], tensors[i]);
     });

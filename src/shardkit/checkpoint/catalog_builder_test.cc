@@ -387,5 +387,24 @@ TEST(CatalogBuilder, NamesForTheSameBytesAreFound) {
   EXPECT_EQ(catalog->shared[0].second, 2u);
 }
 
+TEST(CatalogBuilder, ViewsThatBeginAtOnePlaceAreNotTheSameBytes) {
+  const Tensor whole = float_tensor({2, 2}, {1, 2, 3, 4});
+  Tensor row = whole, column = whole, other_rank = float_tensor({2}, {1, 2});
+  row.shape = column.shape = {2};
+  row.strides = {1};
+  column.strides = {2};
+  const Value root = make_dict({{"whole", whole}, {"row", row}, {"column", column}, {"again", row}});
+  const Value other = make_dict({{"whole", whole}, {"row", row}, {"column", column},
+                                 {"again", other_rank}});
+  const auto catalog = join({root});
+  ASSERT_THAT(catalog, IsOk());
+  ASSERT_EQ(catalog->shared.size(), 1u);
+  EXPECT_EQ(catalog->shared[0].first, 1u);
+  EXPECT_EQ(catalog->shared[0].second, 3u);
+  const auto two_ranks = join({root, other});
+  ASSERT_THAT(two_ranks, IsOk());
+  EXPECT_TRUE(two_ranks->shared.empty());
+}
+
 }  // namespace
 }  // namespace shardkit

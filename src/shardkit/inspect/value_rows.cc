@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <functional>
+#include <unordered_map>
+
+#include "shardkit/base/hash.h"
 
 namespace shardkit {
 namespace {
@@ -97,9 +100,15 @@ class RowCollector {
 
   void note_storage(const std::string& path, const Tensor& view) {
     if (view.numel() == 0) return;
-    auto& others = views_[{view.storage.get(), view.offset}];
+    Hash hash;
+    hash.mix(static_cast<std::int64_t>(std::hash<const Storage*>()(view.storage.get())));
+    hash.mix(view.offset);
+    hash.mix_all(view.strides);
+    hash.mix_all(view.shape);
+    auto& others = views_[hash.value()];
     for (const auto& [name, other] : others) {
-      if (other->strides == view.strides && other->shape == view.shape &&
+      if (other->storage == view.storage && other->offset == view.offset &&
+          other->strides == view.strides && other->shape == view.shape &&
           other->dtype == view.dtype) {
         inspection_.ties.push_back(fmt::format("{} = {}", path, name));
         return;
@@ -109,9 +118,8 @@ class RowCollector {
   }
 
   Inspection& inspection_;
-  // By storage and place in it.
-  std::map<std::pair<const Storage*, std::int64_t>,
-           std::vector<std::pair<std::string, const Tensor*>>> views_;
+  // By all that a view is: many different ones may begin at one place of a storage.
+  std::unordered_map<std::size_t, std::vector<std::pair<std::string, const Tensor*>>> views_;
 };
 
 }  // namespace
