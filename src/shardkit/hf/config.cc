@@ -149,6 +149,7 @@ Result<ModelConfig> parse_config(std::string text) {
   config.sizes.num_attention_heads = size("num_attention_heads");
   config.sizes.num_key_value_heads = size("num_key_value_heads");
   config.sizes.head_dim = size("head_dim");
+  config.sizes.num_hidden_layers = size("num_hidden_layers");
   config.sizes.split_ngram_parts = size("split_ngram_parts");
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"})
     if (!config.sizes.num_experts) config.sizes.num_experts = size(key);

@@ -21,6 +21,7 @@ struct TextSizes {
   std::optional<std::int64_t> num_attention_heads;
   std::optional<std::int64_t> num_key_value_heads;
   std::optional<std::int64_t> head_dim;
+  std::optional<std::int64_t> num_hidden_layers;
   /// Routed experts of a layer: "num_experts", "num_local_experts" or "n_routed_experts".
   std::optional<std::int64_t> num_experts;
   /// Into how many tensors Qwen4-exp's n-gram embedding is cut.

@@ -1,8 +1,9 @@
-// Shapes of decoder tensors from the sizes in config.json.
+// Shapes and layers of decoders from the sizes in config.json.
 #include "shardkit/hf/implied_shapes.h"
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 
 #include "shardkit/base/checked_math.h"
@@ -105,24 +106,21 @@ std::optional<Dims> layer_shape(const Sizes& sizes, std::string_view name) {
   return std::nullopt;
 }
 
-/// "layers.12.rest" -> "rest"; empty if the name is not of that form.
-std::string_view behind_layer_number(std::string_view name) {
-  constexpr std::string_view kLayers = "layers.";
-  if (!name.starts_with(kLayers)) return {};
-  name.remove_prefix(kLayers.size());
-  const std::size_t digits = name.find_first_not_of("0123456789");
-  if (digits == 0 || digits == name.npos || name[digits] != '.') return {};
-  return name.substr(digits + 1);
+/// Null: a family that is not known, or a quantized model, whose weights are packed, in tensors and
+/// shapes that the method decides.
+const Family* find_family(const ModelConfig& config) {
+  if (config.quantized) return nullptr;
+  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(), [&](const Family& f) {
+    return f.model_type == config.model_type;
+  });
+  return family == kFamilies.end() ? nullptr : &*family;
 }
 
 }  // namespace
 
 std::optional<Dims> implied_shape(const ModelConfig& config, std::string_view name) {
-  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(), [&](const Family& f) {
-    return f.model_type == config.model_type;
-  });
-  // Quantized weights are packed, in a shape that the method decides.
-  if (family == kFamilies.end() || config.quantized) return std::nullopt;
+  const Family* family = find_family(config);
+  if (family == nullptr) return std::nullopt;
   const Sizes sizes = derive(config.sizes, *family);
 
   if (name == "lm_head.weight" || name == "language_model.lm_head.weight")
@@ -132,8 +130,29 @@ std::optional<Dims> implied_shape(const ModelConfig& config, std::string_view na
     const std::string_view rest = name.substr(prefix.size());
     if (rest == "embed_tokens.weight") return matrix_of(sizes.vocab, sizes.hidden);
     if (rest == "norm.weight") return vector_of(sizes.hidden);
-    if (const std::string_view in_layer = behind_layer_number(rest); !in_layer.empty())
-      return layer_shape(sizes, in_layer);
+  }
+  const auto in_layer = parse_layer_name(name);
+  return in_layer ? layer_shape(sizes, in_layer->rest) : std::nullopt;
+}
+
+bool has_like_layers(const ModelConfig& config) { return find_family(config) != nullptr; }
+
+std::optional<LayerName> parse_layer_name(std::string_view name) {
+  constexpr std::string_view kLayers = "layers.";
+  constexpr std::int64_t kMostLayers = 1 << 20;  // a higher number is no layer's
+  for (const std::string_view prefix : kPrefixes) {
+    if (!name.starts_with(prefix) || !name.substr(prefix.size()).starts_with(kLayers)) continue;
+    const std::string_view number = name.substr(prefix.size() + kLayers.size());
+    LayerName result;
+    const auto [end, error] =
+        std::from_chars(number.data(), number.data() + number.size(), result.layer);
+    const auto digits = static_cast<std::size_t>(end - number.data());
+    if (error != std::errc() || result.layer < 0 || result.layer >= kMostLayers ||
+        digits + 1 >= number.size() || number[digits] != '.')
+      return std::nullopt;
+    result.decoder = name.substr(0, prefix.size());
+    result.rest = number.substr(digits + 1);
+    return result;
   }
   return std::nullopt;
 }

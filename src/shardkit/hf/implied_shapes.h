@@ -1,6 +1,7 @@
-// Shapes that a config.json implies for the tensors of well-known model families.
+// What a config.json implies for the tensors of well-known model families: shapes and layers.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -19,5 +20,19 @@ namespace shardkit::hf {
 ///
 /// @param name without wrapper parts
 std::optional<Dims> implied_shape(const ModelConfig& config, std::string_view name);
+
+/// Whether each layer of the decoder has the same tensors as the others: the model types above.
+bool has_like_layers(const ModelConfig& config);
+
+/// "model.layers.12.mlp.up_proj.weight" is "model.", 12 and "mlp.up_proj.weight".
+struct LayerName {
+  std::string_view decoder;
+  std::int64_t layer = 0;
+  std::string_view rest;
+};
+
+/// Nothing for a name that is not of a decoder's layer, as the model types above and most others
+/// name them. The parts point into `name`.
+std::optional<LayerName> parse_layer_name(std::string_view name);
 
 }  // namespace shardkit::hf

@@ -70,5 +70,18 @@ TEST(ImpliedShape, SaysNothingWithoutCertainty) {
     EXPECT_EQ(shape(llama, name), std::nullopt) << name;
 }
 
+TEST(LayerName, IsThatOfADecoderWithANumber) {
+  const auto name = parse_layer_name("model.language_model.layers.12.mlp.up_proj.weight");
+  ASSERT_TRUE(name);
+  EXPECT_EQ(name->decoder, "model.language_model.");
+  EXPECT_EQ(name->layer, 12);
+  EXPECT_EQ(name->rest, "mlp.up_proj.weight");
+  EXPECT_EQ(parse_layer_name("layers.0.w")->decoder, "");
+  for (const char* other : {"model.layers.-1.w", "model.layers.x.w", "model.layers.1.",
+                            "model.layers.1", "model.layers.", "vision.layers.1.w",
+                            "model.layers.9223372036854775807.w", "model.embed_tokens.weight"})
+    EXPECT_FALSE(parse_layer_name(other)) << other;
+}
+
 }  // namespace
 }  // namespace shardkit::hf

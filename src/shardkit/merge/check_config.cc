@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "shardkit/hf/experts.h"
@@ -115,6 +116,73 @@ Status check_experts(const hf::ModelConfig& config, std::span<const CatalogTenso
   return {};
 }
 
+using Layers = std::map<std::int64_t, std::set<std::string_view>>;  // number -> what it holds
+
+/// Of a family whose layers are alike. A tensor that is not there would be made up by the loader.
+Status check_decoder(const hf::ModelConfig& config, std::string_view decoder, const Layers& layers,
+                     std::span<const CatalogTensor> tensors, ConfigFindings& findings) {
+  const auto lacks = [](std::string_view what, std::string name) {
+    return Error(ErrorCode::kIncomplete, fmt::format("a tensor of {} is not there", what))
+        .of_tensor(std::move(name));
+  };
+  std::set<std::string_view> every;  // that a layer holds
+  for (const auto& [number, held] : layers) every.insert(held.begin(), held.end());
+  const std::int64_t found = layers.rbegin()->first + 1;
+  const std::int64_t count = config.sizes.num_hidden_layers.value_or(found);
+  for (std::int64_t number = 0; number < count; ++number) {
+    const auto layer = layers.find(number);
+    for (const std::string_view name : every)
+      if (layer == layers.end() || !layer->second.contains(name))
+        return lacks(fmt::format("layer {}", number),
+                     fmt::format("{}layers.{}.{}", decoder, number, name))
+            .expected(fmt::format("{} layers that hold the same", count));
+  }
+  if (found > count)
+    findings.warnings.push_back(
+        fmt::format("'{}layers' has {} layers, where config.json says {}", decoder, found, count));
+
+  const auto has = [&](const std::string& name) {
+    return std::any_of(tensors.begin(), tensors.end(),
+                       [&name](const CatalogTensor& tensor) { return tensor.name == name; });
+  };
+  const std::string norm = fmt::format("{}norm.weight", decoder);
+  if (!has(norm)) return lacks("the decoder", norm);
+  const bool stands_in =  // an lm_head for an input embedding that it is tied to
+      hf::ties_word_embeddings(config) &&
+      std::any_of(tensors.begin(), tensors.end(),
+                  [](const CatalogTensor& tensor) { return is_embedding(tensor.name); });
+  const std::string embedding = fmt::format("{}embed_tokens.weight", decoder);
+  if (!stands_in && !has(embedding)) return lacks("the decoder", embedding);
+  return {};
+}
+
+Status check_layers(const hf::ModelConfig& config, std::span<const CatalogTensor> tensors,
+                    ConfigFindings& findings) {
+  std::map<std::string_view, Layers> decoders;
+  for (const CatalogTensor& tensor : tensors)
+    if (const auto name = hf::parse_layer_name(tensor.name))
+      decoders[name->decoder][name->layer].insert(name->rest);
+  const auto count = config.sizes.num_hidden_layers;
+  if (decoders.empty() && hf::has_like_layers(config) && count > 0)
+    findings.warnings.push_back(fmt::format(
+        "config.json says {} layers, but no tensor has the name of one: a part of a model?",
+        *count));
+  for (const auto& [decoder, layers] : decoders) {
+    if (hf::has_like_layers(config)) {
+      SHARDKIT_TRY(check_decoder(config, decoder, layers, tensors, findings));
+      continue;
+    }
+    for (std::int64_t number = 0; number < count.value_or(0); ++number) {
+      if (layers.contains(number)) continue;
+      findings.warnings.push_back(fmt::format(
+          "config.json says {} layers, but no tensor has the name '{}layers.{}'", *count, decoder,
+          number));
+      break;
+    }
+  }
+  return {};
+}
+
 /// An output embedding that is neither there nor tied would be made up by the loader.
 Status check_head(const hf::ModelConfig& config, std::span<const CatalogTensor> tensors,
                   ConfigFindings& findings) {
@@ -158,6 +226,7 @@ Result<ConfigFindings> check_config(const hf::ModelConfig& config,
   ConfigFindings findings;
   for (const CatalogTensor& tensor : tensors)
     SHARDKIT_TRY(check_shape(config, tensor, findings));
+  SHARDKIT_TRY(check_layers(config, tensors, findings));
   SHARDKIT_TRY(check_experts(config, tensors, findings));
   SHARDKIT_TRY(check_head(config, tensors, findings));
   return findings;

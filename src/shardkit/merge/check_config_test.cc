@@ -37,6 +37,7 @@ constexpr const char* kLlama = R"({"model_type": "llama", "architectures": ["Lla
 Shapes llama() {
   return {{"model.embed_tokens.weight", {10, 4}},
           {"model.layers.0.self_attn.q_proj.weight", {4, 4}},
+          {"model.norm.weight", {4}},
           {"lm_head.weight", {10, 4}}};
 }
 
@@ -94,6 +95,55 @@ TEST(CheckConfig, AnOutputEmbeddingThatIsNeitherThereNorTied) {
   EXPECT_THAT(check(tied, shapes), IsOk());
   shapes.push_back({"score.weight", {1, 4}});
   EXPECT_THAT(check(kLlama, shapes), IsOk()) << "a value model";
+}
+
+TEST(CheckConfig, LayersThatAreNotThereAreRefused) {
+  const std::string config = R"({"model_type": "llama", "num_hidden_layers": 2})";
+  Shapes shapes = llama();
+  EXPECT_THAT(check(config, shapes),
+              Fails(ErrorCode::kIncomplete,
+                    "a tensor of layer 1 is not there: tensor "
+                    "'model.layers.1.self_attn.q_proj.weight', expected 2 layers"));
+  shapes.push_back({"model.layers.1.self_attn.q_proj.weight", {4, 4}});
+  EXPECT_THAT(check(config, shapes), IsOk());
+  shapes.push_back({"model.layers.1.self_attn.k_proj.weight", {4, 4}});
+  EXPECT_THAT(check(config, shapes),
+              Fails(ErrorCode::kIncomplete, "'model.layers.0.self_attn.k_proj.weight'"));
+  shapes.back().first = "model.layers.2.self_attn.q_proj.weight";
+  const auto more = check(config, shapes);
+  ASSERT_THAT(more, IsOk());
+  EXPECT_THAT(more->warnings, ElementsAre(HasSubstr("has 3 layers, where config.json says 2")));
+  // Without their number in the file, there may be more than were found, but no gaps.
+  const std::string no_number = R"({"model_type": "llama"})";
+  EXPECT_THAT(check(no_number, shapes), IsOk());
+  shapes.back().first = "model.layers.3.self_attn.q_proj.weight";
+  EXPECT_THAT(check(no_number, shapes), Fails(ErrorCode::kIncomplete, "layer 2 is not there"));
+}
+
+TEST(CheckConfig, AFinalNormOrEmbeddingThatIsNotThereIsRefused) {
+  Shapes shapes = llama();
+  shapes.erase(shapes.begin() + 2);
+  EXPECT_THAT(check(kLlama, shapes),
+              Fails(ErrorCode::kIncomplete,
+                    "a tensor of the decoder is not there: tensor 'model.norm.weight'"));
+  shapes = llama();
+  shapes.erase(shapes.begin());
+  EXPECT_THAT(check(kLlama, shapes),
+              Fails(ErrorCode::kIncomplete, "tensor 'model.embed_tokens.weight'"));
+  // A loader ties it to what is there.
+  EXPECT_THAT(check(R"({"model_type": "llama", "tie_word_embeddings": true})", shapes), IsOk());
+}
+
+TEST(CheckConfig, OfOtherFamiliesLayersThatAreNotThereAreTold) {
+  const auto findings = check(R"({"model_type": "new", "num_hidden_layers": 3})",
+                              {{"model.layers.0.mixer.weight", {4}}, {"model.layers.2.w", {4}}});
+  ASSERT_THAT(findings, IsOk());
+  EXPECT_THAT(findings->warnings,
+              ElementsAre("config.json says 3 layers, but no tensor has the name 'model.layers.1'"));
+  const auto none = check(R"({"model_type": "llama", "num_hidden_layers": 3})",
+                          {{"lm_head.weight", {10, 4}}});
+  ASSERT_THAT(none, IsOk());
+  EXPECT_THAT(none->warnings, ElementsAre(HasSubstr("a part of a model?")));
 }
 
 TEST(CheckConfig, ExpertsThatAreNotThereAreRefused) {
