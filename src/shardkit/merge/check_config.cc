@@ -65,9 +65,26 @@ Status check_shape(const hf::ModelConfig& config, const CatalogTensor& tensor,
       .found(to_string(tensor.shape));
 }
 
+using Numbered = std::map<std::int64_t, std::set<std::string_view>>;  // what each holds, by number
+
+std::set<std::string_view> all_that_any_holds(const Numbered& numbered) {
+  std::set<std::string_view> every;
+  for (const auto& [number, held] : numbered) every.insert(held.begin(), held.end());
+  return every;
+}
+
+/// The first of `every` that `number` does not hold.
+std::optional<std::string_view> first_lacking(const Numbered& numbered, std::int64_t number,
+                                              const std::set<std::string_view>& every) {
+  const auto found = numbered.find(number);
+  for (const std::string_view name : every)
+    if (found == numbered.end() || !found->second.contains(name)) return name;
+  return std::nullopt;
+}
+
 /// Of one layer.
 struct Experts {
-  std::map<std::int64_t, const CatalogTensor*> numbers;
+  Numbered numbers;
   const CatalogTensor* all = nullptr;  // a tensor of all experts, with the least of them
 };
 
@@ -78,7 +95,8 @@ std::map<std::string_view, Experts> find_experts(std::span<const CatalogTensor> 
     if (!name) continue;
     Experts& layer = layers[name->layer];
     if (name->expert) {
-      layer.numbers.emplace(*name->expert, &tensor);
+      const std::string_view behind = std::string_view(tensor.name).substr(name->layer.size() + 1);
+      layer.numbers[*name->expert].insert(behind.substr(behind.find('.') + 1));
     } else if (!tensor.shape.empty() &&
                (layer.all == nullptr || tensor.shape[0] < layer.all->shape[0])) {
       layer.all = &tensor;
@@ -100,13 +118,16 @@ Status check_experts(const hf::ModelConfig& config, std::span<const CatalogTenso
       return disagreement("fewer experts than config.json says", *layer.all)
           .expected(fmt::format("{} on dimension 0", *count))
           .found(to_string(layer.all->shape));
-    for (std::int64_t expert = 0; !layer.numbers.empty() && expert < *count; ++expert)
-      if (!layer.numbers.contains(expert))
-        return disagreement(
-                   fmt::format("expert {} of its layer is not there", expert),
-                   *layer.numbers.begin()->second)
-            .expected(fmt::format("{} experts, as config.json says", *count))
+    const std::set<std::string_view> every = all_that_any_holds(layer.numbers);
+    for (std::int64_t expert = 0; !every.empty() && expert < *count; ++expert) {
+      const auto lacking = first_lacking(layer.numbers, expert, every);
+      if (lacking)
+        return Error(ErrorCode::kIncomplete,
+                     fmt::format("a tensor of expert {} of its layer is not there", expert))
+            .of_tensor(fmt::format("{}.{}.{}", name, expert, *lacking))
+            .expected(fmt::format("{} experts, as config.json says, that hold the same", *count))
             .found(fmt::format("{} of them", layer.numbers.size()));
+    }
     const std::int64_t found = layer.all != nullptr ? layer.all->shape[0]
                                                     : layer.numbers.rbegin()->first + 1;
     if (found > *count)
@@ -116,26 +137,21 @@ Status check_experts(const hf::ModelConfig& config, std::span<const CatalogTenso
   return {};
 }
 
-using Layers = std::map<std::int64_t, std::set<std::string_view>>;  // number -> what it holds
-
 /// Of a family whose layers are alike. A tensor that is not there would be made up by the loader.
-Status check_decoder(const hf::ModelConfig& config, std::string_view decoder, const Layers& layers,
+Status check_decoder(const hf::ModelConfig& config, std::string_view decoder, const Numbered& layers,
                      std::span<const CatalogTensor> tensors, ConfigFindings& findings) {
   const auto lacks = [](std::string_view what, std::string name) {
     return Error(ErrorCode::kIncomplete, fmt::format("a tensor of {} is not there", what))
         .of_tensor(std::move(name));
   };
-  std::set<std::string_view> every;  // that a layer holds
-  for (const auto& [number, held] : layers) every.insert(held.begin(), held.end());
+  const std::set<std::string_view> every = all_that_any_holds(layers);
   const std::int64_t found = layers.rbegin()->first + 1;
   const std::int64_t count = config.sizes.num_hidden_layers.value_or(found);
   for (std::int64_t number = 0; number < count; ++number) {
-    const auto layer = layers.find(number);
-    for (const std::string_view name : every)
-      if (layer == layers.end() || !layer->second.contains(name))
-        return lacks(fmt::format("layer {}", number),
-                     fmt::format("{}layers.{}.{}", decoder, number, name))
-            .expected(fmt::format("{} layers that hold the same", count));
+    if (const auto lacking = first_lacking(layers, number, every))
+      return lacks(fmt::format("layer {}", number),
+                   fmt::format("{}layers.{}.{}", decoder, number, *lacking))
+          .expected(fmt::format("{} layers that hold the same", count));
   }
   if (found > count)
     findings.warnings.push_back(
@@ -158,7 +174,7 @@ Status check_decoder(const hf::ModelConfig& config, std::string_view decoder, co
 
 Status check_layers(const hf::ModelConfig& config, std::span<const CatalogTensor> tensors,
                     ConfigFindings& findings) {
-  std::map<std::string_view, Layers> decoders;
+  std::map<std::string_view, Numbered> decoders;
   for (const CatalogTensor& tensor : tensors)
     if (const auto name = hf::parse_layer_name(tensor.name))
       decoders[name->decoder][name->layer].insert(name->rest);

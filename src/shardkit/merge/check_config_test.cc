@@ -155,8 +155,16 @@ TEST(CheckConfig, ExpertsThatAreNotThereAreRefused) {
   Shapes single;
   for (const int expert : {0, 1, 3})
     single.push_back({layer + "." + std::to_string(expert) + ".up_proj.weight", {3, 4}});
-  EXPECT_THAT(check(config, single), Fails(ErrorCode::kIncomplete, "expert 2 of its layer"));
+  EXPECT_THAT(check(config, single),
+              Fails(ErrorCode::kIncomplete,
+                    "a tensor of expert 2 of its layer is not there: tensor "
+                    "'model.layers.0.mlp.experts.2.up_proj.weight'"));
   single.push_back({layer + ".2.up_proj.weight", {3, 4}});
+  EXPECT_THAT(check(config, single), IsOk());
+  single.push_back({layer + ".1.down_proj.weight", {4, 3}});
+  EXPECT_THAT(check(config, single),
+              Fails(ErrorCode::kIncomplete, "experts.0.down_proj.weight', expected 4 experts"));
+  single.pop_back();
   EXPECT_THAT(check(config, single), IsOk());
   single.push_back({layer + ".4.up_proj.weight", {3, 4}});
   const auto more = check(config, single);
