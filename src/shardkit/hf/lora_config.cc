@@ -15,7 +15,7 @@
 namespace shardkit::hf {
 namespace {
 
-// Each, set to anything but null, false or an empty list or object, changes what an adapter's tensors
+// Each, set to anything that is true to Python, changes what an adapter's tensors
 // mean, or adds others (peft 0.21, tuners/lora/variants.py, model.py).
 constexpr std::array<std::string_view, 9> kForeignOptions{
     "alora_invocation_tokens", "arrow_config", "kasa_config", "layer_replication",
@@ -49,9 +49,11 @@ Result<std::int64_t> positive_int(const json::Value& value, std::string_view key
   return *number;
 }
 
+/// Whether it is there and true to Python.
 bool is_set(const json::Value* value) {
-  if (value == nullptr || value->is_null()) return false;
+  if (value == nullptr || value->is_null() || as_number(*value) == 0.0) return false;
   if (const auto* flag = value->get_if<bool>()) return *flag;
+  if (const auto* text = value->get_if<std::string>()) return !text->empty();
   if (const auto* list = value->get_if<json::Array>()) return !list->items.empty();
   if (const auto* object = value->get_if<json::Object>()) return !object->members.empty();
   return true;
@@ -214,8 +216,8 @@ Result<LoraSettings> parse_adapter_config(std::string_view text) {
   read_task_type(root, settings);
   settings.rslora = is_set(root.find("use_rslora"));
   settings.dora = is_set(root.find("use_dora"));
-  if (const json::Value* value = root.find("fan_in_fan_out"))
-    if (const auto* flag = value->get_if<bool>()) settings.fan_in_fan_out = *flag;
+  if (const json::Value* value = root.find("fan_in_fan_out"); value != nullptr && !value->is_null())
+    settings.fan_in_fan_out = is_set(value);
   if (const json::Value* value = root.find("init_lora_weights"))
     if (const auto* name = value->get_if<std::string>()) settings.initialization = *name;
   for (const std::string_view option : kForeignOptions)

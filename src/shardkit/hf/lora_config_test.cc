@@ -1,6 +1,7 @@
 // Tests of what is read from adapter_config.json and lora_train_meta.json, and of what is written.
 #include "shardkit/hf/lora_config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "shardkit/json/parse.h"
@@ -10,6 +11,7 @@ namespace shardkit::hf {
 namespace {
 
 using testing::Fails;
+using testing::IsOk;
 
 TEST(AdapterConfig, IsRead) {
   const auto settings = parse_adapter_config(R"({
@@ -29,6 +31,24 @@ TEST(AdapterConfig, IsRead) {
   EXPECT_EQ(rank_of(settings, "m.v_proj").value(), 8);
   EXPECT_EQ(alpha_of(settings, "m.v_proj").value(), 2.5);
   EXPECT_EQ(alpha_of(settings, "m.down_proj").value(), 16.0);
+}
+
+TEST(AdapterConfig, AnOptionIsSetWhereItIsTrueToPython) {
+  for (const char* value : {"0", "0.0", "\"\"", "false", "null", "[]", "{}"}) {
+    const auto settings = parse_adapter_config(fmt::format(
+        R"({{"use_rslora": {0}, "use_dora": {0}, "fan_in_fan_out": {0}, "use_qalora": {0}}})",
+        value));
+    ASSERT_THAT(settings, IsOk()) << value;
+    EXPECT_FALSE(settings->rslora || settings->dora) << value;
+    EXPECT_FALSE(settings->fan_in_fan_out.value_or(false)) << value;
+    EXPECT_TRUE(settings->foreign_options.empty()) << value;
+  }
+  for (const char* value : {"1", "true", "\"yes\""}) {
+    const auto settings = parse_adapter_config(
+        fmt::format(R"({{"use_rslora": {0}, "fan_in_fan_out": {0}}})", value));
+    ASSERT_THAT(settings, IsOk()) << value;
+    EXPECT_TRUE(settings->rslora && settings->fan_in_fan_out == true) << value;
+  }
 }
 
 TEST(AdapterConfig, ZeroAndNullAreAnUnknownAlpha) {
