@@ -497,9 +497,12 @@ TEST_F(LoraTest, AnAdapterThatChangedTheBaseWeightsIsNotFoldedIntoTheOriginalOne
   EXPECT_THAT(merge(), Fails(ErrorCode::kUnsupported,
                              "the initialization of this adapter changed the base weights, and the "
                              "checkpoint does not hold them: expected init_lora_weights that "
-                             "leaves them: true, gaussian, eva, found pissa"));
-  write_adapter_config(R"({"r": 1, "lora_alpha": 1, "init_lora_weights": "gaussian"})");
-  EXPECT_THAT(merge(), IsOk());
+                             "leaves them: true, gaussian, eva, mica, orthogonal, found pissa"));
+  options_.existing = ExistingTarget::kReplace;
+  for (const std::string name : {"gaussian", "eva", "mica", "orthogonal"}) {
+    write_adapter_config(R"({"r": 1, "lora_alpha": 1, "init_lora_weights": ")" + name + "\"}");
+    EXPECT_THAT(merge(), IsOk()) << name;
+  }
 }
 
 TEST_F(LoraTest, ABaseModelThatHoldsTheAdapterIsRefused) {

@@ -21,7 +21,8 @@ constexpr std::array<std::string_view, 4> kTransposedExperts{"aria", "aria_text"
                                                              "openai_privacy_filter"};
 
 // Initializations that leave the base weights as they were (peft 0.21, tuners/lora/layer.py).
-constexpr std::array<std::string_view, 2> kHarmlessInitializations{"eva", "gaussian"};
+constexpr std::array<std::string_view, 4> kHarmlessInitializations{"eva", "gaussian", "mica",
+                                                                   "orthogonal"};
 
 template <std::size_t N>
 bool contains(const std::array<std::string_view, N>& names, std::string_view name) {
@@ -125,7 +126,7 @@ Status check_foldable(const LoraAdapter& adapter, bool base_is_original) {
     return Error(ErrorCode::kUnsupported,
                  "the initialization of this adapter changed the base weights, and the checkpoint "
                  "does not hold them")
-        .expected("init_lora_weights that leaves them: true, gaussian, eva")
+        .expected("init_lora_weights that leaves them: true, gaussian, eva, mica, orthogonal")
         .found(settings.initialization);
   return {};
 }
