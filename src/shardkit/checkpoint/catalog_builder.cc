@@ -130,7 +130,9 @@ struct CatalogBuilder::Impl {
   Status check_present(const Entry& entry) const;
   Status check_missing_hold_copies() const;
   Result<RankOrder> decide_rank_order(std::vector<std::string>& warnings) const;
-  Result<CatalogTensor> join(Entry entry, PlainTensors plain, RankOrder order) const;
+  std::size_t most_pieces() const;
+  Result<CatalogTensor> join(Entry entry, PlainTensors plain, RankOrder order,
+                             std::size_t& most_pieces) const;
 };
 
 CatalogBuilder::CatalogBuilder(std::int64_t world_size, std::vector<std::int64_t> missing)
@@ -369,8 +371,16 @@ Result<RankOrder> CatalogBuilder::Impl::decide_rank_order(
   return order;
 }
 
-Result<CatalogTensor> CatalogBuilder::Impl::join(Entry entry, PlainTensors plain,
-                                                 RankOrder order) const {
+/// Of all DTensors: on average 64 for each that a rank holds, which is more than the shards of any
+/// tensor parallelism, so that memory stays in proportion to the files.
+std::size_t CatalogBuilder::Impl::most_pieces() const {
+  std::size_t most = std::size_t{1} << 20;
+  for (const Entry& entry : entries) most += 64 * entry.ranks.size();
+  return most;
+}
+
+Result<CatalogTensor> CatalogBuilder::Impl::join(Entry entry, PlainTensors plain, RankOrder order,
+                                                 std::size_t& most_pieces) const {
   SHARDKIT_TRY(check_present(entry));
   CatalogTensor tensor;
   tensor.name = std::move(entry.name);
@@ -380,7 +390,7 @@ Result<CatalogTensor> CatalogBuilder::Impl::join(Entry entry, PlainTensors plain
   switch (entry.kind) {
     case TensorKind::kDTensor:
       SHARDKIT_TRY(make_dtensor_pieces(std::move(entry.groups), world_size, missing, order,
-                                       tensor));
+                                       most_pieces, tensor));
       break;
     case TensorKind::kShardedTensor:
       SHARDKIT_TRY(make_sharded_tensor_pieces(std::move(entry.shards), tensor));
@@ -469,9 +479,10 @@ Result<Catalog> CatalogBuilder::finish(PlainTensors plain) && {
   catalog.world_size = impl_->world_size;
   catalog.missing_ranks = impl_->missing;
   catalog.tensors.reserve(impl_->entries.size());
+  std::size_t most_pieces = impl_->most_pieces();
   for (Entry& entry : impl_->entries) {
     // Moved out one by one, so that views and pieces of all tensors are never held at once.
-    auto tensor = impl_->join(std::exchange(entry, {}), plain, order);
+    auto tensor = impl_->join(std::exchange(entry, {}), plain, order, most_pieces);
     if (!tensor.ok()) return std::move(tensor).error();
     tensor->guessed = guess && tensor->concatenated;
     catalog.tensors.push_back(*std::move(tensor));

@@ -52,6 +52,7 @@ class CatalogBuilder {
 
   /// @error kIncomplete  ranks lack a tensor or disagree; the message names tensor and ranks;
   ///        what missing ranks hold is not all in the others
+  /// @error kLimit  StridedShards that make more than 64 pieces of each DTensor of each rank
   Result<Catalog> finish(PlainTensors plain) &&;
 
  private:

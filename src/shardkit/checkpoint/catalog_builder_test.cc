@@ -57,6 +57,23 @@ TEST(CatalogBuilder, ShardedRowsAndAnEmptyShard) {
                                 {2, 0, 0, {{4, 0}, {1, 2}}}}));
 }
 
+// The local tensor may repeat one row, so that the file is small, whatever it asks for.
+TEST(CatalogBuilder, StridedShardsOfTooManyPiecesAreRefused) {
+  const std::int64_t groups = 65536;
+  const auto sharding = make_sharding({2}, {0, 1}, {StridedShard{0, groups}}, {2 * groups, 2});
+  DTensor tensor = rows_of(sharding, 1);
+  tensor.local.shape = {groups, 2};
+  tensor.local.strides = {0, 1};
+  Dict root;
+  root.items.emplace_back("w0", tensor);
+  EXPECT_THAT(join({Value(root), Value(root)}), IsOk());
+  for (int i = 1; i < 9; ++i) root.items.emplace_back("w" + std::to_string(i), tensor);
+  EXPECT_THAT(join({Value(root), Value(root)}),
+              Fails(ErrorCode::kLimit,
+                    "the strided shards of the tensors are of too many pieces: tensor 'w8', "
+                    "found 65536 on rank 0 alone"));
+}
+
 TEST(CatalogBuilder, TheMeshArraySaysWhichRankIsWhere) {
   const auto sharding = make_sharding({2, 2}, {1, 3, 0, 2}, {Replicate{}, Shard{0}}, {4, 2});
   const Value file = make_dict({{"w", rows_of(sharding, 2)}});

@@ -227,7 +227,7 @@ Accumulation to_accumulation(ReduceOp op) {
 
 Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_size,
                            std::span<const std::int64_t> missing, RankOrder order,
-                           CatalogTensor& tensor) {
+                           std::size_t& most_pieces, CatalogTensor& tensor) {
   std::sort(groups.begin(), groups.end(), [](const MeshGroup& a, const MeshGroup& b) {
     return a.ranks.front().rank < b.ranks.front().rank;
   });
@@ -261,7 +261,13 @@ Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_siz
       for (std::size_t d = 0; d < cuts.size(); ++d)
         intervals[d] = intervals_after(sharding.shape[d], cuts[d], coordinate);
       // No boxes where the rank holds nothing; FSDP2 then records sizes that mean nothing.
-      for (const BoxPair& pair : cut_into_boxes(intervals)) {
+      const std::vector<BoxPair> pairs = cut_into_boxes(intervals);
+      if (pairs.size() > most_pieces)
+        return Error(ErrorCode::kLimit, "the strided shards of the tensors are of too many pieces")
+            .of_tensor(tensor.name)
+            .found(fmt::format("{} on rank {} alone", pairs.size(), view->rank));
+      most_pieces -= pairs.size();
+      for (const BoxPair& pair : pairs) {
         Piece piece = make_piece(*view, pair.global, pair.local_offset);
         piece.replica = static_cast<std::int32_t>(replicas) + replica;
         piece.addend = addend;

@@ -56,12 +56,15 @@ Accumulation to_accumulation(ReduceOp op);
 /// @param world_size  ranks of the checkpoint; mesh members lie below it
 /// @param missing     ranks that could not tell, ascending; replicas they have a part in are left
 ///                    out
+/// @param most_pieces  of all tensors together; those made are taken from it. A few words of a file
+///                    (StridedShards of a high split factor) may ask for many
 /// @error kIncomplete a mesh member told of another mesh or of no tensor, a local shape is not
 ///        what the box rule says, the order of cutting cannot be decided, or
 ///        no replica is left
+/// @error kLimit      more than `most_pieces`
 Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_size,
                            std::span<const std::int64_t> missing, RankOrder order,
-                           CatalogTensor& tensor);
+                           std::size_t& most_pieces, CatalogTensor& tensor);
 
 /// Shards of the same box on several ranks are replicas.
 /// @error kIncomplete a shard's size is not its metadata's

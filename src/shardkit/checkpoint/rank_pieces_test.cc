@@ -19,7 +19,8 @@ TEST(MakeDtensorPieces, ARankThatIsThereTwiceIsOurMistake) {
   CatalogTensor tensor;
   tensor.name = "w";
   tensor.shape = {4};
-  EXPECT_THAT(make_dtensor_pieces({group}, 2, {}, RankOrder::kMeshArray, tensor),
+  std::size_t most_pieces = 100;
+  EXPECT_THAT(make_dtensor_pieces({group}, 2, {}, RankOrder::kMeshArray, most_pieces, tensor),
               testing::Fails(ErrorCode::kInternal,
                              "a device mesh has a rank that was added twice: tensor 'w'"));
 }
