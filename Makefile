@@ -7,6 +7,7 @@
 #   make dist      a program for machines with nothing installed, as dist/shardkit-*.tar.gz
 #   make interop   tests against PyTorch, transformers and safetensors, in build/interop-venv
 #   make errors    runs the tests and writes docs/errors.md of what they saw
+#   make format    lays C++ out as .clang-format says
 #   make bench     times merging and state dict operations against copying the bytes, and looks at
 #                  huge checkpoints; times uploads to a stand-in Hub
 #   make clean     removes build/, dist/ and out/
@@ -17,7 +18,7 @@ INSTALL := tools/install_dependencies.sh
 PREFIX ?= /usr/local
 VENV := build/interop-venv
 
-.PHONY: build demo test install dist interop errors bench clean
+.PHONY: build demo test install dist interop errors bench format clean
 .DEFAULT_GOAL := build
 
 build:
@@ -81,6 +82,10 @@ errors:
 	rm -f build/errors.record
 	SHARDKIT_RECORD_ERRORS=$(CURDIR)/build/errors.record ctest --test-dir build -j $(JOBS) -E '^tools\.errors$$'
 	python3 tools/errors_page.py build/errors.record
+
+format:
+	@$(INSTALL) format
+	python3 tools/check_format.py clang-format-14 --write
 
 clean:
 	rm -rf build dist out

@@ -54,8 +54,8 @@ std::shared_ptr<const DeviceMesh> fsdp_mesh(std::int64_t ranks) {
 /// What one rank holds of a parameter; the storage has no bytes yet.
 DTensor local_part(const Parameter& parameter, const std::shared_ptr<const DeviceMesh>& mesh,
                    std::int64_t rank) {
-  const auto sharding = std::make_shared<const Sharding>(
-      Sharding{mesh, parameter.placements, parameter.shape, {}});
+  const auto sharding =
+      std::make_shared<const Sharding>(Sharding{mesh, parameter.placements, parameter.shape, {}});
   Tensor local;
   local.shape = local_shape(*sharding, *mesh->coordinate_of(rank));
   local.strides = contiguous_strides(local.shape);
@@ -118,13 +118,18 @@ std::vector<Parameter> qwen() {
   Parameter head{"lm_head.weight", {kVocabulary, kHidden}};
   head.shares_previous = true;
   all.push_back(head);
-  const std::vector<Parameter> layer = {
-      {"self_attn.q_proj.weight", {kHidden, kHidden}}, {"self_attn.q_proj.bias", {kHidden}},
-      {"self_attn.k_proj.weight", {kKeys, kHidden}},   {"self_attn.k_proj.bias", {kKeys}},
-      {"self_attn.v_proj.weight", {kKeys, kHidden}},   {"self_attn.v_proj.bias", {kKeys}},
-      {"self_attn.o_proj.weight", {kHidden, kHidden}}, {"mlp.gate_proj.weight", {kInner, kHidden}},
-      {"mlp.up_proj.weight", {kInner, kHidden}},       {"mlp.down_proj.weight", {kHidden, kInner}},
-      {"input_layernorm.weight", {kHidden}},           {"post_attention_layernorm.weight", {kHidden}}};
+  const std::vector<Parameter> layer = {{"self_attn.q_proj.weight", {kHidden, kHidden}},
+                                        {"self_attn.q_proj.bias", {kHidden}},
+                                        {"self_attn.k_proj.weight", {kKeys, kHidden}},
+                                        {"self_attn.k_proj.bias", {kKeys}},
+                                        {"self_attn.v_proj.weight", {kKeys, kHidden}},
+                                        {"self_attn.v_proj.bias", {kKeys}},
+                                        {"self_attn.o_proj.weight", {kHidden, kHidden}},
+                                        {"mlp.gate_proj.weight", {kInner, kHidden}},
+                                        {"mlp.up_proj.weight", {kInner, kHidden}},
+                                        {"mlp.down_proj.weight", {kHidden, kInner}},
+                                        {"input_layernorm.weight", {kHidden}},
+                                        {"post_attention_layernorm.weight", {kHidden}}};
   for (int i = 0; i < 24; ++i)
     for (Parameter parameter : layer) {
       parameter.name = fmt::format("model.layers.{}.{}", i, parameter.name);
@@ -162,9 +167,9 @@ Status make(const std::vector<std::string>& arguments) {
   if (kind == "hard") return write_checkpoint(folder, hard(), 8, false, R"({})");
   if (kind != "sparse") return Error(ErrorCode::kInvalidArgument, "qwen, hard or sparse");
   const std::int64_t ranks = std::stoll(arguments.at(2));
-  return write_checkpoint(
-      folder, experts(ranks, std::stoll(arguments.at(3)), std::stoll(arguments.at(4))), ranks, true,
-      R"({})");
+  return write_checkpoint(folder,
+                          experts(ranks, std::stoll(arguments.at(3)), std::stoll(arguments.at(4))),
+                          ranks, true, R"({})");
 }
 
 }  // namespace

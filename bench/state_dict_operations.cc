@@ -76,7 +76,8 @@ class RankState {
   static Dict make_full() {
     const Tensor all = must(make_cpu_tensor(DType::kFloat32, {kTensors * kRows, kColumns}));
     std::byte* data = must(first_element(all));
-    for (std::size_t i = 0; i < kBytes; ++i) data[i] = static_cast<std::byte>(i * 2654435761U >> 13);
+    for (std::size_t i = 0; i < kBytes; ++i)
+      data[i] = static_cast<std::byte>(i * 2654435761U >> 13);
     Dict full;
     for (int i = 0; i < kTensors; ++i) {
       Tensor tensor = all;
@@ -138,8 +139,8 @@ class RankState {
   /// What no operation can do without: the copy of what lands, into tensors of the same sizes from
   /// the same allocator, so that both pay for their memory's pages alike.
   std::function<Status(ProcessGroup&)> prepare_memcpy(const std::string& operation) {
-    const bool fresh = operation != "copy" && operation != "refill snapshot" &&
-                       operation != "restore snapshot";
+    const bool fresh =
+        operation != "copy" && operation != "refill snapshot" && operation != "restore snapshot";
     const bool whole = operation == "gather";
     const std::int64_t rows = whole ? kRows : kRows / ranks_;
     const auto land = [this, whole, rows] {

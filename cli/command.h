@@ -11,10 +11,10 @@ namespace shardkit::cli {
 
 enum ExitCode : int {
   kDone = 0,
-  kDifferences = 1,   ///< a comparison found some
+  kDifferences = 1,  ///< a comparison found some
   kUsage = 2,
   kInputRefused = 3,
-  kIoFailed = 4,      ///< the disk, or the network
+  kIoFailed = 4,  ///< the disk, or the network
   kOurBug = 70,
   kInterrupted = 130,
 };

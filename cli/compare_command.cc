@@ -62,8 +62,8 @@ Result<Outcome> compare_both(const Arguments& arguments, ProgressLine& progress)
     options.transfer.on_progress = [&progress](const Progress& now) { progress.update(now); };
   const PlainTensors plain = plain_tensors(arguments.reading);
   FileSystem& fs = posix_file_system();
-  SHARDKIT_ASSIGN(Comparable first, open_comparable(fs, arguments.first,
-                                                    arguments.hf_model_config_path, plain));
+  SHARDKIT_ASSIGN(Comparable first,
+                  open_comparable(fs, arguments.first, arguments.hf_model_config_path, plain));
   SHARDKIT_ASSIGN(Comparable second, open_comparable(fs, {&arguments.second, 1}, {}, plain));
   SHARDKIT_ASSIGN(Comparison comparison, compare(fs, first, second, dtype, options));
   return Outcome{std::move(first), std::move(second), std::move(comparison)};
@@ -145,11 +145,11 @@ std::string line_of(const TensorDifference& difference, const Sides& sides) {
     case DifferenceKind::kValues: break;
   }
   const ValueDifferences& values = difference.values;
-  return fmt::format("'{}': {} of {} elements, largest error {:.6g}, first at {}: {:.9g} against "
-                     "{:.9g}",
-                     name, values.count, difference.elements, values.largest_error,
-                     to_string(difference.first_index), values.first_values[0],
-                     values.first_values[1]);
+  return fmt::format(
+      "'{}': {} of {} elements, largest error {:.6g}, first at {}: {:.9g} against "
+      "{:.9g}",
+      name, values.count, difference.elements, values.largest_error,
+      to_string(difference.first_index), values.first_values[0], values.first_values[1]);
 }
 
 void print(const Outcome& outcome, const Arguments& arguments, const Sides& sides,
@@ -163,11 +163,11 @@ void print(const Outcome& outcome, const Arguments& arguments, const Sides& side
   out << fmt::format("{} ({}) against {} ({}), {}\n", outcome.first.path, outcome.first.kind,
                      outcome.second.path, outcome.second.kind,
                      arguments.dtype == "keep" ? "as stored" : "as " + arguments.dtype);
-  out << fmt::format("{} of {} tensors equal{}\n", comparison.equal, comparison.tensors,
-                     arguments.atol == 0 && arguments.rtol == 0
-                         ? ""
-                         : fmt::format(", within {} + {} * |value|", arguments.atol,
-                                       arguments.rtol));
+  out << fmt::format(
+      "{} of {} tensors equal{}\n", comparison.equal, comparison.tensors,
+      arguments.atol == 0 && arguments.rtol == 0
+          ? ""
+          : fmt::format(", within {} + {} * |value|", arguments.atol, arguments.rtol));
 }
 
 int run_comparison(const Arguments& arguments, const Sides& sides, Streams& streams) {
@@ -184,11 +184,13 @@ int run_comparison(const Arguments& arguments, const Sides& sides, Streams& stre
 }
 
 void add_shared_options(CLI::App& command, Arguments& arguments) {
-  command.add_option("--dtype", arguments.dtype,
-                     "Both are cast to it first: bfloat16, float16, float32, keep (as stored) or "
-                     "auto (as config.json says)")
+  command
+      .add_option("--dtype", arguments.dtype,
+                  "Both are cast to it first: bfloat16, float16, float32, keep (as stored) or "
+                  "auto (as config.json says)")
       ->capture_default_str();
-  command.add_option("--atol", arguments.atol, "Equal within atol + rtol * |first value|; NaN never")
+  command
+      .add_option("--atol", arguments.atol, "Equal within atol + rtol * |first value|; NaN never")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command.add_option("--rtol", arguments.rtol, "See --atol")
@@ -208,12 +210,14 @@ void add_test_command(CLI::App& app, Streams& streams, int& result) {
   CLI::App* command = app.add_subcommand(
       "test", "Compare what a merge of a checkpoint would write with a reference model");
   add_backend_option(*command, arguments->verl);
-  command->add_option("--local-dir", arguments->first,
-                      "Checkpoint: a run, a step, a role (actor) or the folder of the shards; "
-                      "several times where hosts kept their own files")
+  command
+      ->add_option("--local-dir", arguments->first,
+                   "Checkpoint: a run, a step, a role (actor) or the folder of the shards; "
+                   "several times where hosts kept their own files")
       ->required();
-  command->add_option("--test-hf-dir", arguments->second,
-                      "Reference: a model folder (safetensors or pytorch_model.bin) or a file")
+  command
+      ->add_option("--test-hf-dir", arguments->second,
+                   "Reference: a model folder (safetensors or pytorch_model.bin) or a file")
       ->required();
   command->add_option("--hf-model-config-path", arguments->hf_model_config_path,
                       "Folder with config.json; default: huggingface/ beside the shards");
@@ -227,8 +231,8 @@ void add_test_command(CLI::App& app, Streams& streams, int& result) {
 void add_diff_command(CLI::App& app, Streams& streams, int& result) {
   const auto arguments = std::make_shared<Arguments>();
   arguments->dtype = "keep";
-  CLI::App* command = app.add_subcommand(
-      "diff", "Compare the tensors of two checkpoints, model folders or files");
+  CLI::App* command =
+      app.add_subcommand("diff", "Compare the tensors of two checkpoints, model folders or files");
   const auto set_first = [arguments](const std::string& path) { arguments->first = {path}; };
   command->add_option_function<std::string>("first", set_first, "Checkpoint, model folder or file")
       ->required();

@@ -149,9 +149,11 @@ void add_inspect_command(CLI::App& app, Streams& streams, int& result) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(
       "inspect", "Show what a checkpoint, a .pt, a .safetensors or a model folder holds");
-  command->add_option("path", arguments->paths,
-                      "File or folder; several folders: of one checkpoint, where hosts kept their own "
-                      "files")->required();
+  command
+      ->add_option("path", arguments->paths,
+                   "File or folder; several folders: of one checkpoint, where hosts kept their own "
+                   "files")
+      ->required();
   command->add_flag("--json", arguments->json, "Print the result as one JSON object");
   command->callback([arguments, &streams, &result] { result = inspect(*arguments, streams); });
 }

@@ -121,8 +121,8 @@ json::Object to_json(const MergeReport& report, std::string_view status) {
   object.add("compared_replicas", report.summary.compared_replicas);
   object.add("bytes_read", report.summary.read_bytes);
   object.add("bytes_written", report.summary.write_bytes);
-  object.add("config_dtype", report.config_dtype ? json::Value(torch_name(*report.config_dtype))
-                                                 : json::Value());
+  object.add("config_dtype",
+             report.config_dtype ? json::Value(torch_name(*report.config_dtype)) : json::Value());
   json::Object overflows;
   for (const Overflow& overflow : report.overflows) overflows.add(overflow.name, overflow.values);
   object.add("float16_overflows", std::move(overflows));
@@ -139,11 +139,10 @@ void print(const MergeReport& report, bool planned, std::ostream& out) {
                      report.summary.tensors, report.world_size, report.checkpoint);
   for (const OutputFile& file : report.weights)
     out << fmt::format("  {}  {}\n", file.name, format_bytes(file.bytes));
-  if (!report.sidecars.empty())
-    out << fmt::format("  with {}\n", fmt::join(report.sidecars, ", "));
+  if (!report.sidecars.empty()) out << fmt::format("  with {}\n", fmt::join(report.sidecars, ", "));
   if (report.summary.casts > 0)
-    out << fmt::format("{} tensors {}; the others are as they were stored\n",
-                       report.summary.casts, planned ? "to be cast" : "cast");
+    out << fmt::format("{} tensors {}; the others are as they were stored\n", report.summary.casts,
+                       planned ? "to be cast" : "cast");
   if (report.summary.compared_replicas > 0)
     out << fmt::format("{} replicas {}\n", report.summary.compared_replicas,
                        planned ? "to be compared" : "compared, all equal");
@@ -220,11 +219,11 @@ int merge(const Arguments& arguments, Streams& streams) {
   progress.finish();
   if (!report.ok()) return report_error(report.error(), arguments.json && speaks, streams);
   if (!speaks) return kDone;
-  for (const std::string& warning : report->warnings)
-    streams.err << "warning: " << warning << "\n";
+  for (const std::string& warning : report->warnings) streams.err << "warning: " << warning << "\n";
   if (arguments.json && (planned || !arguments.uploads)) {
     streams.out << json::write(to_json(*report, planned ? "planned" : "ok"),
-                               json::WriteStyle::kPretty) << "\n";
+                               json::WriteStyle::kPretty)
+                << "\n";
   } else if (!arguments.json && !arguments.quiet) {
     print(*report, planned, streams.out);
   }
@@ -238,39 +237,46 @@ void add_merge_command(CLI::App& app, Streams& streams, int& result) {
   CLI::App* command =
       app.add_subcommand("merge", "Merge an FSDP checkpoint into a Hugging Face model folder");
   add_backend_option(*command, arguments->verl);
-  command->add_option("--local-dir", arguments->local_dirs,
-                      "Checkpoint: a run, a step, a role (actor) or the folder of the shards; "
-                      "several times where hosts kept their own files")
+  command
+      ->add_option("--local-dir", arguments->local_dirs,
+                   "Checkpoint: a run, a step, a role (actor) or the folder of the shards; "
+                   "several times where hosts kept their own files")
       ->required();
   command->add_option("--target-dir", arguments->target_dir, "Folder to write")
       ->capture_default_str();
   command->add_option("--hf-model-config-path", arguments->hf_model_config_path,
                       "Folder with config and tokenizer; default: huggingface/ beside the shards");
-  command->add_option("--base-model-dir", arguments->base_model_dir,
-                      "Model that was trained: names, shapes and vocabulary are compared with its "
-                      "before anything is written; its weights, where the shards hold a LoRA adapter "
-                      "alone");
+  command->add_option(
+      "--base-model-dir", arguments->base_model_dir,
+      "Model that was trained: names, shapes and vocabulary are compared with its "
+      "before anything is written; its weights, where the shards hold a LoRA adapter "
+      "alone");
   command->add_flag("--strict-names", arguments->strict_names,
                     "Refuse what differs from the base model");
-  command->add_option("--dtype", arguments->dtype,
-                      "bfloat16, float16, float32, keep (as stored) or auto (as config.json says)")
+  command
+      ->add_option("--dtype", arguments->dtype,
+                   "bfloat16, float16, float32, keep (as stored) or auto (as config.json says)")
       ->capture_default_str();
-  command->add_option("--keep-dtype", arguments->keep_dtype,
-                      "Tensors that stay as stored: a pattern of whole names, in which * stands for "
-                      "any characters and ? for one; may be given several times")
+  command
+      ->add_option("--keep-dtype", arguments->keep_dtype,
+                   "Tensors that stay as stored: a pattern of whole names, in which * stands for "
+                   "any characters and ? for one; may be given several times")
       ->allow_extra_args(false);
-  command->add_option("--max-shard-size", arguments->max_shard_size,
-                      "Largest weight file; GB is 1e9 bytes, GiB is 2^30")
+  command
+      ->add_option("--max-shard-size", arguments->max_shard_size,
+                   "Largest weight file; GB is 1e9 bytes, GiB is 2^30")
       ->capture_default_str();
   add_reading_options(*command, arguments->reading);
-  command->add_option("--lora", arguments->lora,
-                      "Of a checkpoint with a LoRA adapter: adapter (the base model, and the "
-                      "adapter in lora_adapter/), merge (fold it in) or adapter-only")
+  command
+      ->add_option("--lora", arguments->lora,
+                   "Of a checkpoint with a LoRA adapter: adapter (the base model, and the "
+                   "adapter in lora_adapter/), merge (fold it in) or adapter-only")
       ->check(CLI::IsMember({"adapter", "merge", "adapter-only"}))
       ->capture_default_str();
   command->add_option("--adapter", arguments->adapter, "Which of several LoRA adapters");
-  command->add_option("--lora-alpha", arguments->lora_alpha,
-                      "lora_alpha, where no file beside the shards says it")
+  command
+      ->add_option("--lora-alpha", arguments->lora_alpha,
+                   "lora_alpha, where no file beside the shards says it")
       ->check(CLI::PositiveNumber);
   command->add_flag("--keep-tied", arguments->keep_tied,
                     "Write tied embeddings twice, as some loaders want it");

@@ -30,10 +30,9 @@ void ProgressLine::update(const Progress& progress, std::string_view more) {
                                                 : static_cast<double>(progress.bytes_done) /
                                                       static_cast<double>(progress.bytes_total);
   const double rate = static_cast<double>(progress.bytes_done) / std::max(seconds, 1e-6);
-  std::string text = fmt::format("{:3.0f}%  {} of {}  {}/s", done * 100,
-                                 format_bytes(progress.bytes_done),
-                                 format_bytes(progress.bytes_total),
-                                 format_bytes(static_cast<std::uint64_t>(rate)));
+  std::string text = fmt::format(
+      "{:3.0f}%  {} of {}  {}/s", done * 100, format_bytes(progress.bytes_done),
+      format_bytes(progress.bytes_total), format_bytes(static_cast<std::uint64_t>(rate)));
   if (done > 0 && done < 1)
     text += fmt::format("  {} left", time_text(seconds / done * (1 - done)));
   text += more;

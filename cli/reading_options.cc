@@ -17,13 +17,15 @@ void add_reading_options(CLI::App& command, ReadingArguments& arguments) {
   add_threads_option(command, arguments.threads);
   command.add_option("--memory-budget", arguments.memory_budget, "Memory for buffers")
       ->capture_default_str();
-  command.add_option("--replicas", arguments.replicas,
-                     "compare: copies on other ranks must be equal; first: take the lowest rank's")
+  command
+      .add_option("--replicas", arguments.replicas,
+                  "compare: copies on other ranks must be equal; first: take the lowest rank's")
       ->check(CLI::IsMember({"compare", "first"}))
       ->capture_default_str();
-  command.add_option("--plain-tensors", arguments.plain_tensors,
-                     "What tensors without placements are: replicate, concat, or auto (copies "
-                     "beside sharded tensors, else chunks of dimension 0)")
+  command
+      .add_option("--plain-tensors", arguments.plain_tensors,
+                  "What tensors without placements are: replicate, concat, or auto (copies "
+                  "beside sharded tensors, else chunks of dimension 0)")
       ->check(CLI::IsMember({"auto", "replicate", "concat"}))
       ->capture_default_str();
 }

@@ -36,9 +36,9 @@ Result<VerifyReport> run_verify(const Arguments& arguments, ProgressLine& progre
   options.cancel = &stop_requested();
   if (!arguments.quiet)
     options.on_progress = [&progress](const Progress& now) { progress.update(now); };
-  SHARDKIT_ASSIGN(VerifyReport shards, verify_against_checkpoint(fs, arguments.folder,
-                                                                 arguments.local_dirs, options,
-                                                                 arguments.base_model_dir));
+  SHARDKIT_ASSIGN(VerifyReport shards,
+                  verify_against_checkpoint(fs, arguments.folder, arguments.local_dirs, options,
+                                            arguments.base_model_dir));
   for (std::string& difference : shards.differences)
     report.differences.push_back("against the checkpoint: " + std::move(difference));
   return report;
@@ -60,13 +60,11 @@ void print(const VerifyReport& report, bool against_checkpoint, std::ostream& ou
     out << "DIFFERENT  " << difference << "\n";
   for (const std::string& name : report.unlisted)
     out << "note: '" << name << "' is not in the manifest\n";
-  out << fmt::format("{}: {} files, {}: {}{}\n", report.folder, report.files,
-                     format_bytes(report.bytes),
-                     report.differences.empty() ? "as written"
-                                                : fmt::format("{} differences",
-                                                              report.differences.size()),
-                     against_checkpoint && report.differences.empty() ? ", equal to the checkpoint"
-                                                                      : "");
+  out << fmt::format(
+      "{}: {} files, {}: {}{}\n", report.folder, report.files, format_bytes(report.bytes),
+      report.differences.empty() ? "as written"
+                                 : fmt::format("{} differences", report.differences.size()),
+      against_checkpoint && report.differences.empty() ? ", equal to the checkpoint" : "");
 }
 
 int verify(const Arguments& arguments, Streams& streams) {
@@ -89,8 +87,9 @@ void add_verify_command(CLI::App& app, Streams& streams, int& result) {
   CLI::App* command = app.add_subcommand(
       "verify", "Compare a merged folder with its manifest, and with the shards it came from");
   command->add_option("folder", arguments->folder, "Folder that a merge wrote")->required();
-  command->add_option("--local-dir", arguments->local_dirs,
-                      "Checkpoint: compare every weight with the shards, too; may come several times");
+  command->add_option(
+      "--local-dir", arguments->local_dirs,
+      "Checkpoint: compare every weight with the shards, too; may come several times");
   command->add_option("--base-model-dir", arguments->base_model_dir,
                       "As the merge of a LoRA adapter alone had it");
   add_threads_option(*command, arguments->threads);

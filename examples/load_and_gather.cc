@@ -1,7 +1,8 @@
 // Loads a sharded checkpoint into any number of ranks, gathers it, takes a snapshot, restores it.
 //
 //   load_and_gather CHECKPOINT RANKS   the ranks are threads
-//   load_and_gather CHECKPOINT         this process is one of those that a launcher has started, such
+//   load_and_gather CHECKPOINT         this process is one of those that a launcher has started,
+//   such
 //                                      as torchrun, srun or mpirun: see launch/
 #include <cstdlib>
 #include <cstring>
@@ -35,8 +36,7 @@ Dict empty_state(const Catalog& catalog, const std::shared_ptr<const DeviceMesh>
     local.dtype = each.dtype;
     local.shape = local_shape(*sharding, *mesh->coordinate_of(rank));
     local.strides = contiguous_strides(local.shape);
-    local.storage =
-        std::make_shared<Storage>(NoBytes(), static_cast<std::uint64_t>(local.bytes()));
+    local.storage = std::make_shared<Storage>(NoBytes(), static_cast<std::uint64_t>(local.bytes()));
     state.items.emplace_back(Value(each.name), DTensor{std::move(local), std::move(sharding)});
   }
   return state;

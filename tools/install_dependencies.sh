@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need and the machine lacks, from the distribution's packages.
 #
-#     tools/install_dependencies.sh build|test|interop|launchers...
+#     tools/install_dependencies.sh build|test|interop|launchers|format...
 #
 # Says what it installs and why. Prints nothing where all is there. Needs apt (Debian 12, Ubuntu
 # 24.04 or newer) and root or sudo to install; else it names what is missing and stops.
@@ -71,13 +71,18 @@ check_launchers() {
   have slurmd || want slurmd "its node"
 }
 
-[ $# -gt 0 ] || { echo "usage: $0 build|test|interop|launchers..." >&2; exit 2; }
+check_format() {
+  have clang-format-14 || want clang-format-14 "lays C++ out"
+}
+
+[ $# -gt 0 ] || { echo "usage: $0 build|test|interop|launchers|format..." >&2; exit 2; }
 for group in "$@"; do
   case $group in
     build) check_build ;;
     test) check_test ;;
     interop) check_interop ;;
     launchers) check_launchers ;;
+    format) check_format ;;
     *) echo "$0: no group is called $group" >&2; exit 2 ;;
   esac
 done

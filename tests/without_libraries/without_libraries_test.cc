@@ -32,8 +32,7 @@ TEST(WithoutLibraries, ThereAreNoUploads) {
     if (name == "HF_TOKEN") return "hf_secret";
     return std::nullopt;
   };
-  EXPECT_THAT(hub::Digest::make(hub::Digest::Kind::kSha256),
-              Fails(ErrorCode::kUnsupported, kText));
+  EXPECT_THAT(hub::Digest::make(hub::Digest::Kind::kSha256), Fails(ErrorCode::kUnsupported, kText));
   EXPECT_THAT(hub::HttpConnection::make(environment, [] { return false; }),
               Fails(ErrorCode::kUnsupported, kText));
   hub::UploadOptions options;

@@ -20,10 +20,10 @@ class [[nodiscard]] Result {
   Result(T value) : state_(std::move(value)) {}
   Result(Error error) : state_(tl::unexpect, std::move(error)) {}
   /// Anything a T can be made from, so that a unique_ptr<Derived> returns as unique_ptr<Base>.
-  template <class U, class = std::enable_if_t<std::is_convertible_v<U&&, T> &&
-                                              !std::is_same_v<std::decay_t<U>, Result> &&
-                                              !std::is_same_v<std::decay_t<U>, T> &&
-                                              !std::is_same_v<std::decay_t<U>, Error>>>
+  template <class U,
+            class = std::enable_if_t<
+                std::is_convertible_v<U&&, T> && !std::is_same_v<std::decay_t<U>, Result> &&
+                !std::is_same_v<std::decay_t<U>, T> && !std::is_same_v<std::decay_t<U>, Error>>>
   Result(U&& value) : state_(T(std::forward<U>(value))) {}
 
   bool ok() const { return state_.has_value(); }
@@ -74,16 +74,17 @@ using Status = Result<void>;
 #define SHARDKIT_INTERNAL_CONCAT(a, b) SHARDKIT_INTERNAL_CONCAT2(a, b)
 
 /// Evaluates a Status or Result; returns its error from the enclosing function, if it is one.
-#define SHARDKIT_TRY(...)                                       \
-  do {                                                          \
+#define SHARDKIT_TRY(...)                                              \
+  do {                                                                 \
     if (auto shardkit_status_ = (__VA_ARGS__); !shardkit_status_.ok()) \
-      return std::move(shardkit_status_).error();               \
+      return std::move(shardkit_status_).error();                      \
   } while (false)
 
 /// `SHARDKIT_ASSIGN(auto x, f())`: x is f()'s value, or f()'s error is returned.
-#define SHARDKIT_ASSIGN(target, ...) \
-  SHARDKIT_INTERNAL_ASSIGN(SHARDKIT_INTERNAL_CONCAT(shardkit_result_, __LINE__), target, __VA_ARGS__)
-#define SHARDKIT_INTERNAL_ASSIGN(result, target, ...)     \
-  auto result = (__VA_ARGS__);                            \
-  if (!result.ok()) return std::move(result).error();     \
+#define SHARDKIT_ASSIGN(target, ...)                                                     \
+  SHARDKIT_INTERNAL_ASSIGN(SHARDKIT_INTERNAL_CONCAT(shardkit_result_, __LINE__), target, \
+                           __VA_ARGS__)
+#define SHARDKIT_INTERNAL_ASSIGN(result, target, ...) \
+  auto result = (__VA_ARGS__);                        \
+  if (!result.ok()) return std::move(result).error(); \
   target = *std::move(result)

@@ -1,11 +1,11 @@
 // Parses and prints sizes in bytes.
 #include "shardkit/base/size_text.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cctype>
 #include <limits>
-
-#include <fmt/format.h>
 
 #include "shardkit/base/checked_math.h"
 
@@ -62,8 +62,9 @@ std::optional<std::uint64_t> parse_digits(std::string_view text) {
 Result<std::uint64_t> parse_size(std::string_view text) {
   const auto refuse = [&] {
     return Error(ErrorCode::kInvalidArgument, fmt::format("'{}' is no size in bytes", text))
-        .expected("a number, alone or with B, KB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, "
-                  "TiB (powers of 1024)");
+        .expected(
+            "a number, alone or with B, KB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, "
+            "TiB (powers of 1024)");
   };
   const std::string_view trimmed = trim(text);
   const std::size_t number_end = trimmed.find_first_not_of("0123456789.");

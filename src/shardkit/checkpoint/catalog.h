@@ -46,16 +46,16 @@ struct CatalogTensor {
   /// Of a DTensor: of the mesh that holds the lowest rank (submeshes differ in ranks alone).
   std::shared_ptr<const Sharding> sharding;
   std::optional<Accumulation> reduction;  ///< how addends combine; none: there is one addend
-  std::int64_t divisor = 1;           ///< of the sum: the sizes of mesh dimensions of Partial(avg)
+  std::int64_t divisor = 1;  ///< of the sum: the sizes of mesh dimensions of Partial(avg)
   std::int32_t addends = 1;
   std::int32_t replicas = 1;
   std::int32_t missing_replicas = 0;  ///< copies in which missing ranks have a part
-  bool concatenated = false;  ///< plain tensors that were taken for chunks of dimension 0
+  bool concatenated = false;          ///< plain tensors that were taken for chunks of dimension 0
   /// So taken by PlainTensors::kAuto: they may as well be replicas, and then the tensor is wrong.
   bool guessed = false;
   /// Where it is made of tensors of other names: the first of them. See merge/saved_catalog.h.
   std::string made_of;
-  std::vector<Piece> pieces;  ///< by replica, then addend, then box offset
+  std::vector<Piece> pieces;         ///< by replica, then addend, then box offset
   std::shared_ptr<const Fold> fold;  ///< what is added to what the pieces hold; null: nothing
 
   std::int64_t numel() const;

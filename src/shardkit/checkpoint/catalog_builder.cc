@@ -187,8 +187,8 @@ Status CatalogBuilder::Impl::add_value(std::int64_t rank, std::string_view raw_n
                                        const Value& value) {
   if (const auto* tensor = value.get_if<Tensor>()) {
     SHARDKIT_ASSIGN(RankView view, to_view(rank, *tensor));
-    SHARDKIT_ASSIGN(entry, entry_for(rank, raw_name, entry, TensorKind::kPlain, tensor->dtype,
-                                     tensor->shape));
+    SHARDKIT_ASSIGN(
+        entry, entry_for(rank, raw_name, entry, TensorKind::kPlain, tensor->dtype, tensor->shape));
     entry->views.push_back(std::move(view));
     return {};
   }
@@ -303,8 +303,9 @@ Status CatalogBuilder::Impl::check_present(const Entry& entry) const {
 Status CatalogBuilder::Impl::check_missing_hold_copies() const {
   if (missing.empty()) return {};
   const bool one_mesh = std::any_of(entries.begin(), entries.end(), [this](const Entry& entry) {
-    return !entry.groups.empty() && static_cast<std::int64_t>(
-        entry.groups.front().sharding->mesh->ranks().size()) == world_size;
+    return !entry.groups.empty() &&
+           static_cast<std::int64_t>(entry.groups.front().sharding->mesh->ranks().size()) ==
+               world_size;
   });
   const auto is_known = [](const Entry& entry, std::int64_t rank) {
     return entry.groups.empty() ||
@@ -367,7 +368,8 @@ Result<RankOrder> CatalogBuilder::Impl::decide_rank_order(
     warnings.push_back(fmt::format(
         "the ranks of the mesh of '{}' and others do not count upwards, and no local shape tells "
         "which rank holds which shard; they were taken as PyTorch's process groups place them, in "
-        "sorted order, which is how FSDP2 shards and full_tensor() reads", undecided->name));
+        "sorted order, which is how FSDP2 shards and full_tensor() reads",
+        undecided->name));
   return order;
 }
 
@@ -398,8 +400,7 @@ Result<CatalogTensor> CatalogBuilder::Impl::join(Entry entry, PlainTensors plain
     case TensorKind::kPlain: {
       std::sort(entry.views.begin(), entry.views.end(),
                 [](const RankView& a, const RankView& b) { return a.rank < b.rank; });
-      const bool chunks =
-          plain == PlainTensors::kConcat && world_size > 1 && !tensor.shape.empty();
+      const bool chunks = plain == PlainTensors::kConcat && world_size > 1 && !tensor.shape.empty();
       if (chunks && !missing.empty())
         return Error(ErrorCode::kIncomplete, "each missing rank has a chunk of a plain tensor")
             .of_tensor(tensor.name)
@@ -416,13 +417,13 @@ Result<CatalogTensor> CatalogBuilder::Impl::join(Entry entry, PlainTensors plain
 namespace {
 
 bool same_bytes(const CatalogTensor& a, const CatalogTensor& b) {
-  return a.dtype == b.dtype &&
-         std::equal(a.pieces.begin(), a.pieces.end(), b.pieces.begin(), b.pieces.end(),
-                    [](const Piece& p, const Piece& q) {
-                      return p.storage == q.storage && p.offset == q.offset &&
-                             p.strides == q.strides && p.box == q.box && p.rank == q.rank &&
-                             p.replica == q.replica && p.addend == q.addend;
-                    });
+  return a.dtype == b.dtype && std::equal(a.pieces.begin(), a.pieces.end(), b.pieces.begin(),
+                                          b.pieces.end(), [](const Piece& p, const Piece& q) {
+                                            return p.storage == q.storage && p.offset == q.offset &&
+                                                   p.strides == q.strides && p.box == q.box &&
+                                                   p.rank == q.rank && p.replica == q.replica &&
+                                                   p.addend == q.addend;
+                                          });
 }
 
 /// The same for tensors of the same_bytes().

@@ -27,13 +27,13 @@ enum class PlainTensors {
 /// A rank may lack a DTensor only where no mesh of that tensor has it as a member (a parameter on
 /// a submesh). Ranks of different submeshes hold replicas of each other.
 ///
-/// Ranks may be missing where the others hold a full set of shards: copies that missing ranks have a
-/// part in are left out, and at least one must be left of every tensor, on each mesh that it is on.
-/// What proves that missing ranks hold copies alone are the meshes: some DTensor must lie on one of
-/// all ranks of the world, each DTensor on meshes that name the missing ranks (parallel experts may
-/// have one name on several meshes), and the ranks that are there must all hold the same names; else
-/// (pipeline stages, FSDP1 without a mesh, plain tensors alone) missing ranks may hold tensors of
-/// their own. Chunks of plain tensors have no copies.
+/// Ranks may be missing where the others hold a full set of shards: copies that missing ranks have
+/// a part in are left out, and at least one must be left of every tensor, on each mesh that it is
+/// on. What proves that missing ranks hold copies alone are the meshes: some DTensor must lie on
+/// one of all ranks of the world, each DTensor on meshes that name the missing ranks (parallel
+/// experts may have one name on several meshes), and the ranks that are there must all hold the
+/// same names; else (pipeline stages, FSDP1 without a mesh, plain tensors alone) missing ranks may
+/// hold tensors of their own. Chunks of plain tensors have no copies.
 ///
 /// Keeps views, never tensor bytes: a state dict may be dropped once it was added.
 class CatalogBuilder {

@@ -19,16 +19,16 @@ using testing::make_sharding;
 Result<Catalog> join(const std::vector<Value>& ranks, PlainTensors plain = PlainTensors::kAuto) {
   CatalogBuilder builder(static_cast<std::int64_t>(ranks.size()));
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-    SHARDKIT_TRY(builder.add(static_cast<std::int64_t>(rank), "rank" + std::to_string(rank),
-                             ranks[rank]));
+    SHARDKIT_TRY(
+        builder.add(static_cast<std::int64_t>(rank), "rank" + std::to_string(rank), ranks[rank]));
   return std::move(builder).finish(plain);
 }
 
 /// A DTensor of `rows` x 2 whose local tensor has `local_rows`.
 DTensor rows_of(std::shared_ptr<const Sharding> sharding, std::int64_t local_rows) {
-  return {float_tensor({local_rows, 2},
-                       std::vector<float>(static_cast<std::size_t>(local_rows * 2))),
-          std::move(sharding)};
+  return {
+      float_tensor({local_rows, 2}, std::vector<float>(static_cast<std::size_t>(local_rows * 2))),
+      std::move(sharding)};
 }
 
 struct Layer {
@@ -46,15 +46,13 @@ std::vector<Layer> layers(const CatalogTensor& tensor) {
 // The sizes are torch.chunk's: 5 rows over 4 ranks are 2, 2, 1, 0.
 TEST(CatalogBuilder, ShardedRowsAndAnEmptyShard) {
   const auto sharding = make_sharding({4}, {0, 1, 2, 3}, {Shard{0}}, {5, 2});
-  const auto catalog = join({make_dict({{"w", rows_of(sharding, 2)}}),
-                             make_dict({{"w", rows_of(sharding, 2)}}),
-                             make_dict({{"w", rows_of(sharding, 1)}}),
-                             make_dict({{"w", rows_of(sharding, 0)}})});
+  const auto catalog =
+      join({make_dict({{"w", rows_of(sharding, 2)}}), make_dict({{"w", rows_of(sharding, 2)}}),
+            make_dict({{"w", rows_of(sharding, 1)}}), make_dict({{"w", rows_of(sharding, 0)}})});
   ASSERT_THAT(catalog, IsOk());
-  EXPECT_EQ(layers(catalog->tensors[0]),
-            (std::vector<Layer>{{0, 0, 0, {{0, 0}, {2, 2}}},
-                                {1, 0, 0, {{2, 0}, {2, 2}}},
-                                {2, 0, 0, {{4, 0}, {1, 2}}}}));
+  EXPECT_EQ(layers(catalog->tensors[0]), (std::vector<Layer>{{0, 0, 0, {{0, 0}, {2, 2}}},
+                                                             {1, 0, 0, {{2, 0}, {2, 2}}},
+                                                             {2, 0, 0, {{4, 0}, {1, 2}}}}));
 }
 
 // The local tensor may repeat one row, so that the file is small, whatever it asks for.
@@ -79,11 +77,10 @@ TEST(CatalogBuilder, TheMeshArraySaysWhichRankIsWhere) {
   const Value file = make_dict({{"w", rows_of(sharding, 2)}});
   const auto catalog = join({file, file, file, file});
   ASSERT_THAT(catalog, IsOk());
-  EXPECT_EQ(layers(catalog->tensors[0]),
-            (std::vector<Layer>{{0, 0, 0, {{0, 0}, {2, 2}}},
-                                {2, 0, 0, {{2, 0}, {2, 2}}},
-                                {1, 1, 0, {{0, 0}, {2, 2}}},
-                                {3, 1, 0, {{2, 0}, {2, 2}}}}))
+  EXPECT_EQ(layers(catalog->tensors[0]), (std::vector<Layer>{{0, 0, 0, {{0, 0}, {2, 2}}},
+                                                             {2, 0, 0, {{2, 0}, {2, 2}}},
+                                                             {1, 1, 0, {{0, 0}, {2, 2}}},
+                                                             {3, 1, 0, {{2, 0}, {2, 2}}}}))
       << "the replica that holds rank 0 comes first";
   EXPECT_TRUE(catalog->warnings.empty());
 }
@@ -96,14 +93,14 @@ TEST(CatalogBuilder, UnevenShardsTellTheOrderOfRanks) {
   const auto by_group = join({make_dict({{"u", rows_of(uneven, 2)}, {"e", rows_of(even, 2)}}),
                               make_dict({{"u", rows_of(uneven, 1)}, {"e", rows_of(even, 2)}})});
   ASSERT_THAT(by_group, IsOk());
-  EXPECT_EQ(layers(by_group->tensors[1]), (std::vector<Layer>{{0, 0, 0, {{0, 0}, {2, 2}}},
-                                                              {1, 0, 0, {{2, 0}, {2, 2}}}}));
+  EXPECT_EQ(layers(by_group->tensors[1]),
+            (std::vector<Layer>{{0, 0, 0, {{0, 0}, {2, 2}}}, {1, 0, 0, {{2, 0}, {2, 2}}}}));
   EXPECT_TRUE(by_group->warnings.empty());
   const auto by_array = join({make_dict({{"e", rows_of(even, 2)}, {"u", rows_of(uneven, 1)}}),
                               make_dict({{"e", rows_of(even, 2)}, {"u", rows_of(uneven, 2)}})});
   ASSERT_THAT(by_array, IsOk());
-  EXPECT_EQ(layers(by_array->tensors[0]), (std::vector<Layer>{{1, 0, 0, {{0, 0}, {2, 2}}},
-                                                              {0, 0, 0, {{2, 0}, {2, 2}}}}));
+  EXPECT_EQ(layers(by_array->tensors[0]),
+            (std::vector<Layer>{{1, 0, 0, {{0, 0}, {2, 2}}}, {0, 0, 0, {{2, 0}, {2, 2}}}}));
   EXPECT_THAT(join({make_dict({{"u", rows_of(uneven, 2)}, {"v", rows_of(uneven, 1)}}),
                     make_dict({{"u", rows_of(uneven, 1)}, {"v", rows_of(uneven, 2)}})}),
               Fails(ErrorCode::kIncomplete, "different orders: tensor 'v'"));
@@ -125,8 +122,9 @@ TEST(CatalogBuilder, EvenShardsThatPyTorchsRanksReadDifferentlyAreRefused) {
   const auto even = make_sharding({2, 2}, {0, 3, 1, 2}, {Shard{0}, Shard{0}}, {4, 2});
   const Value undecided = make_dict({{"e", rows_of(even, 1)}});
   EXPECT_THAT(join({undecided, undecided, undecided, undecided}),
-              Fails(ErrorCode::kIncomplete, "read different tensors, and no local shape tells who "
-                                            "holds what: tensor 'e'"));
+              Fails(ErrorCode::kIncomplete,
+                    "read different tensors, and no local shape tells who "
+                    "holds what: tensor 'e'"));
   const auto uneven = make_sharding({2, 2}, {0, 3, 1, 2}, {Shard{0}, Replicate{}}, {3, 2});
   std::vector<Value> files;
   for (const std::int64_t rows : {2, 1, 2, 1})  // 1 and 3 are second in their sorted lines
@@ -157,8 +155,9 @@ TEST(CatalogBuilder, MissingRanksOfAnotherMeshMayHoldOtherExperts) {
   const Value first = make_dict({{"w", rows_of(all, 2)}, {"experts", rows_of(low, 2)}});
   const Value second = make_dict({{"w", rows_of(all, 2)}, {"experts", rows_of(high, 2)}});
   EXPECT_THAT(join_some({{0, first}, {1, first}}, {2, 3}),
-              Fails(ErrorCode::kIncomplete, "nothing proves that the missing ranks hold only "
-                                            "copies of what the others hold: tensor 'experts'"));
+              Fails(ErrorCode::kIncomplete,
+                    "nothing proves that the missing ranks hold only "
+                    "copies of what the others hold: tensor 'experts'"));
   EXPECT_THAT(join_some({{0, first}, {1, first}, {2, second}}, {3}),
               Fails(ErrorCode::kIncomplete, "a part of every copy: tensor 'experts'"));
   EXPECT_THAT(join_some({{0, first}, {1, first}, {2, second}, {3, second}}, {}), IsOk());
@@ -186,8 +185,9 @@ TEST(CatalogBuilder, AnOrderThatLeavesShardsToNobodyIsNone) {
 TEST(CatalogBuilder, SubmeshesReplicateEachOther) {
   const auto even = make_sharding({2}, {0, 2}, {Shard{0}}, {4, 2});
   const auto odd = make_sharding({2}, {1, 3}, {Shard{0}}, {4, 2});
-  const auto catalog = join({make_dict({{"w", rows_of(even, 2)}}), make_dict({{"w", rows_of(odd, 2)}}),
-                             make_dict({{"w", rows_of(even, 2)}}), make_dict({{"w", rows_of(odd, 2)}})});
+  const auto catalog =
+      join({make_dict({{"w", rows_of(even, 2)}}), make_dict({{"w", rows_of(odd, 2)}}),
+            make_dict({{"w", rows_of(even, 2)}}), make_dict({{"w", rows_of(odd, 2)}})});
   ASSERT_THAT(catalog, IsOk());
   EXPECT_EQ(catalog->tensors[0].replicas, 2);
   EXPECT_EQ(catalog->tensors[0].pieces[0].rank, 0);
@@ -210,16 +210,17 @@ TEST(CatalogBuilder, PartialAddendsAreNumberedInMeshOrder) {
   const CatalogTensor& tensor = catalog->tensors[0];
   EXPECT_EQ(tensor.reduction, Accumulation::kAvg);
   EXPECT_EQ(tensor.divisor, 2);
-  EXPECT_EQ(layers(tensor), (std::vector<Layer>{{1, 0, 0, {{0, 0}, {1, 2}}},
-                                                {0, 0, 1, {{0, 0}, {1, 2}}}}));
+  EXPECT_EQ(layers(tensor),
+            (std::vector<Layer>{{1, 0, 0, {{0, 0}, {1, 2}}}, {0, 0, 1, {{0, 0}, {1, 2}}}}));
 }
 
 TEST(CatalogBuilder, ALocalShapeThatPlacementsDoNotExplainIsRefused) {
   const auto sharding = make_sharding({2}, {0, 1}, {Shard{0}}, {4, 2});
-  EXPECT_THAT(join({make_dict({{"w", rows_of(sharding, 3)}}), make_dict({{"w", rows_of(sharding, 2)}})}),
-              Fails(ErrorCode::kIncomplete,
-                    "a local shape does not fit the placements: tensor 'w', expected 2 in "
-                    "dimension 0 at mesh coordinate [0], found local shape [3, 2]"));
+  EXPECT_THAT(
+      join({make_dict({{"w", rows_of(sharding, 3)}}), make_dict({{"w", rows_of(sharding, 2)}})}),
+      Fails(ErrorCode::kIncomplete,
+            "a local shape does not fit the placements: tensor 'w', expected 2 in "
+            "dimension 0 at mesh coordinate [0], found local shape [3, 2]"));
 }
 
 TEST(CatalogBuilder, RanksMustAgree) {
@@ -247,14 +248,17 @@ TEST(CatalogBuilder, RanksMustAgree) {
                     "the device mesh of rank 0 has rank 1, whose tensor is on another mesh: tensor "
                     "'w', expected 2 of ranks 0-1"));
   EXPECT_THAT(join({good, good, good}),
-              Fails(ErrorCode::kIncomplete, "rank 2 holds elements of the tensor but is not in its "
-                                            "device mesh: tensor 'w', found 2 of ranks 0-1"));
+              Fails(ErrorCode::kIncomplete,
+                    "rank 2 holds elements of the tensor but is not in its "
+                    "device mesh: tensor 'w', found 2 of ranks 0-1"));
   EXPECT_THAT(join({make_dict({{"w", None{}}}), moved, moved}),
-              Fails(ErrorCode::kIncomplete, "some ranks hold a tensor under this name, others "
-                                            "something else: tensor 'w', found None"));
+              Fails(ErrorCode::kIncomplete,
+                    "some ranks hold a tensor under this name, others "
+                    "something else: tensor 'w', found None"));
   const auto foreign = make_sharding({2}, {0, 7}, {Shard{0}}, {4, 2});
-  EXPECT_THAT(join({make_dict({{"w", rows_of(foreign, 2)}}), make_dict({{"w", rows_of(foreign, 0)}})}),
-              Fails(ErrorCode::kIncomplete, "rank 7"));
+  EXPECT_THAT(
+      join({make_dict({{"w", rows_of(foreign, 2)}}), make_dict({{"w", rows_of(foreign, 0)}})}),
+      Fails(ErrorCode::kIncomplete, "rank 7"));
 }
 
 TEST(CatalogBuilder, PlainTensorsBesideDTensorsAreReplicas) {
@@ -265,11 +269,13 @@ TEST(CatalogBuilder, PlainTensorsBesideDTensorsAreReplicas) {
   EXPECT_EQ(catalog->tensors[1].shape, Dims{2});
   EXPECT_EQ(catalog->tensors[1].replicas, 2);
   const Value other = make_dict({{"w", rows_of(sharding, 2)}, {"b", float_tensor({1}, {1})}});
-  EXPECT_THAT(join({file, other}), Fails(ErrorCode::kIncomplete, "plain copies of ranks 0 and 1 differ in shape"));
+  EXPECT_THAT(join({file, other}),
+              Fails(ErrorCode::kIncomplete, "plain copies of ranks 0 and 1 differ in shape"));
 }
 
 TEST(CatalogBuilder, PlainTensorsAloneAreChunks) {
-  const Value a = make_dict({{"w", float_tensor({2, 2}, {1, 2, 3, 4})}, {"n", float_tensor({}, {1})}});
+  const Value a =
+      make_dict({{"w", float_tensor({2, 2}, {1, 2, 3, 4})}, {"n", float_tensor({}, {1})}});
   const Value b = make_dict({{"w", float_tensor({1, 2}, {5, 6})}, {"n", float_tensor({}, {1})}});
   const auto catalog = join({a, b});
   ASSERT_THAT(catalog, IsOk());
@@ -283,8 +289,10 @@ TEST(CatalogBuilder, PlainTensorsAloneAreChunks) {
   EXPECT_FALSE(told->tensors[0].guessed);
   EXPECT_EQ(catalog->tensors[1].shape, Dims{}) << "a tensor without dimensions is a replica";
   EXPECT_EQ(catalog->tensors[1].replicas, 2);
-  EXPECT_THAT(join({a, b}, PlainTensors::kReplicate), Fails(ErrorCode::kIncomplete, "differ in shape"));
-  const Value wide = make_dict({{"w", float_tensor({1, 3}, {5, 6, 7})}, {"n", float_tensor({}, {1})}});
+  EXPECT_THAT(join({a, b}, PlainTensors::kReplicate),
+              Fails(ErrorCode::kIncomplete, "differ in shape"));
+  const Value wide =
+      make_dict({{"w", float_tensor({1, 3}, {5, 6, 7})}, {"n", float_tensor({}, {1})}});
   EXPECT_THAT(join({a, wide}), Fails(ErrorCode::kIncomplete, "do not join on dimension 0"));
 }
 
@@ -301,8 +309,9 @@ TEST(CatalogBuilder, ChunksThatJoinToMoreThanATensorCanHoldAreRefused) {
               Fails(ErrorCode::kIncomplete, "the chunks of all ranks have too many rows"));
   const Value elements = chunk({1 << 30, 1 << 30});
   EXPECT_THAT(join(std::vector<Value>(8, elements)),
-              Fails(ErrorCode::kIncomplete, "the chunks of all ranks have too many elements: "
-                                            "tensor 'w', found [8589934592, 1073741824]"));
+              Fails(ErrorCode::kIncomplete,
+                    "the chunks of all ranks have too many elements: "
+                    "tensor 'w', found [8589934592, 1073741824]"));
 }
 
 TEST(CatalogBuilder, OneRankIsWhole) {
@@ -321,9 +330,10 @@ TEST(CatalogBuilder, ShardsOfOneBoxAreReplicas) {
   const auto catalog = join({make_dict({{"w", first}}), make_dict({{"w", second}}),
                              make_dict({{"w", first}}), make_dict({{"w", second}})});
   ASSERT_THAT(catalog, IsOk());
-  EXPECT_EQ(layers(catalog->tensors[0]),
-            (std::vector<Layer>{{0, 0, 0, {{0}, {2}}}, {1, 0, 0, {{2}, {1}}},
-                                {2, 1, 0, {{0}, {2}}}, {3, 1, 0, {{2}, {1}}}}));
+  EXPECT_EQ(layers(catalog->tensors[0]), (std::vector<Layer>{{0, 0, 0, {{0}, {2}}},
+                                                             {1, 0, 0, {{2}, {1}}},
+                                                             {2, 1, 0, {{0}, {2}}},
+                                                             {3, 1, 0, {{2}, {1}}}}));
   first.shards[1].box.shape = {2};
   EXPECT_THAT(join({make_dict({{"w", first}}), make_dict({{"w", second}})}),
               Fails(ErrorCode::kIncomplete, "disagree on the shards"));
@@ -335,12 +345,14 @@ TEST(CatalogBuilder, AShardIsWhereItsMetadataSays) {
   tensor.shards = {{{{0}, {2}}, 0}, {{{2}, {1}}, 1}};
   tensor.local_shards = {{tensor.shards[0], float_tensor({1}, {1})}};
   EXPECT_THAT(join({make_dict({{"w", tensor}})}),
-              Fails(ErrorCode::kIncomplete, "the shard of rank 0 is not of the size that its "
-                                            "metadata says: tensor 'w', expected [2], found [1]"));
+              Fails(ErrorCode::kIncomplete,
+                    "the shard of rank 0 is not of the size that its "
+                    "metadata says: tensor 'w', expected [2], found [1]"));
   tensor.local_shards[0].metadata.box = {{1}, {1}};
   EXPECT_THAT(join({make_dict({{"w", tensor}})}),
-              Fails(ErrorCode::kCorrupt, "the ShardedTensor's metadata does not list: tensor 'w', "
-                                         "found [1:2]"));
+              Fails(ErrorCode::kCorrupt,
+                    "the ShardedTensor's metadata does not list: tensor 'w', "
+                    "found [1:2]"));
 }
 
 // FSDP1 over a tensor-parallel ShardedTensor: each rank knows its own shards alone.
@@ -368,8 +380,8 @@ TEST(CatalogBuilder, EveryRankIsAddedOnce) {
   EXPECT_THAT(builder.add(0, "f", file), IsOk());
   for (const std::int64_t rank : {-1, 0, 2, 4})
     EXPECT_THAT(builder.add(rank, "f", file),
-                Fails(ErrorCode::kInvalidArgument, "rank " + std::to_string(rank) +
-                                                       " was added before, or is none of the"));
+                Fails(ErrorCode::kInvalidArgument,
+                      "rank " + std::to_string(rank) + " was added before, or is none of the"));
   EXPECT_THAT(std::move(builder).finish(PlainTensors::kAuto),
               Fails(ErrorCode::kInvalidArgument,
                     "not every rank was added before finish(): expected 3 ranks, found 1"));
@@ -379,14 +391,16 @@ TEST(CatalogBuilder, WrapperNamesComeOffAndMayNotCollide) {
   const auto catalog = join({make_dict({{"_orig_mod.w", float_tensor({1}, {1})}})});
   ASSERT_THAT(catalog, IsOk());
   EXPECT_EQ(catalog->tensors[0].name, "w");
-  EXPECT_THAT(join({make_dict({{"w", float_tensor({1}, {1})}, {"module.w", float_tensor({1}, {1})}})}),
-              Fails(ErrorCode::kCorrupt, "'w' and 'module.w'"));
+  EXPECT_THAT(
+      join({make_dict({{"w", float_tensor({1}, {1})}, {"module.w", float_tensor({1}, {1})}})}),
+      Fails(ErrorCode::kCorrupt, "'w' and 'module.w'"));
 }
 
 TEST(CatalogBuilder, EntriesThatAreNoTensorsAreListed) {
-  const auto catalog = join({make_dict({{"w", float_tensor({1}, {1})},
-                                        {"m._extra_state", make_dict({{"t", float_tensor({1}, {1})}})},
-                                        {"step", std::int64_t{3}}})});
+  const auto catalog =
+      join({make_dict({{"w", float_tensor({1}, {1})},
+                       {"m._extra_state", make_dict({{"t", float_tensor({1}, {1})}})},
+                       {"step", std::int64_t{3}}})});
   ASSERT_THAT(catalog, IsOk());
   ASSERT_EQ(catalog->skipped.size(), 2u);
   EXPECT_EQ(catalog->skipped[0].name, "m._extra_state");
@@ -397,7 +411,8 @@ TEST(CatalogBuilder, EntriesThatAreNoTensorsAreListed) {
 
 TEST(CatalogBuilder, NamesForTheSameBytesAreFound) {
   const Tensor shared = float_tensor({2}, {1, 2});
-  const auto catalog = join({make_dict({{"a", shared}, {"b", float_tensor({2}, {1, 2})}, {"c", shared}})});
+  const auto catalog =
+      join({make_dict({{"a", shared}, {"b", float_tensor({2}, {1, 2})}, {"c", shared}})});
   ASSERT_THAT(catalog, IsOk());
   ASSERT_EQ(catalog->shared.size(), 1u);
   EXPECT_EQ(catalog->shared[0].first, 0u);
@@ -410,9 +425,10 @@ TEST(CatalogBuilder, ViewsThatBeginAtOnePlaceAreNotTheSameBytes) {
   row.shape = column.shape = {2};
   row.strides = {1};
   column.strides = {2};
-  const Value root = make_dict({{"whole", whole}, {"row", row}, {"column", column}, {"again", row}});
-  const Value other = make_dict({{"whole", whole}, {"row", row}, {"column", column},
-                                 {"again", other_rank}});
+  const Value root =
+      make_dict({{"whole", whole}, {"row", row}, {"column", column}, {"again", row}});
+  const Value other =
+      make_dict({{"whole", whole}, {"row", row}, {"column", column}, {"again", other_rank}});
   const auto catalog = join({root});
   ASSERT_THAT(catalog, IsOk());
   ASSERT_EQ(catalog->shared.size(), 1u);

@@ -79,7 +79,8 @@ RankFiles rank_files_in(const std::vector<ShardFolder>& folders) {
 /// The N of the last "global_step_N" in a path: the step that verl saved there.
 std::optional<std::int64_t> step_of(const std::string& folder) {
   constexpr std::string_view kPrefix = "global_step_";
-  for (std::string path = resolved_path(folder); !base_name(path).empty(); path = parent_path(path)) {
+  for (std::string path = resolved_path(folder); !base_name(path).empty();
+       path = parent_path(path)) {
     const std::string name = base_name(path);
     if (!name.starts_with(kPrefix)) continue;
     std::string_view rest = std::string_view(name).substr(kPrefix.size());
@@ -109,8 +110,8 @@ std::string place(const std::string& first, const std::vector<std::string>& more
   return fmt::format("{}{}{}", first, more.empty() ? "" : "', '", fmt::join(more, "', '"));
 }
 
-const DirectoryEntry* find_entry(const std::vector<DirectoryEntry>& entries,
-                                 std::string_view name, FileKind kind) {
+const DirectoryEntry* find_entry(const std::vector<DirectoryEntry>& entries, std::string_view name,
+                                 FileKind kind) {
   for (const DirectoryEntry& entry : entries)
     if (entry.name == name && entry.info.kind == kind) return &entry;
   return nullptr;
@@ -124,8 +125,7 @@ struct FsdpConfig {
 Result<std::optional<FsdpConfig>> read_fsdp_config(FileSystem& fs, const std::string& folder,
                                                    const std::vector<DirectoryEntry>& entries) {
   constexpr std::string_view kName = "fsdp_config.json";
-  if (find_entry(entries, kName, FileKind::kRegular) == nullptr)
-    return std::optional<FsdpConfig>();
+  if (find_entry(entries, kName, FileKind::kRegular) == nullptr) return std::optional<FsdpConfig>();
   const std::string path = join_path(folder, kName);
   SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, kSmallFileLimit));
   auto parsed = json::parse(text);
@@ -284,9 +284,11 @@ Result<std::optional<std::int64_t>> latest_step(FileSystem& fs, const std::strin
   const std::string path = join_path(folder, kName);
   SHARDKIT_ASSIGN(const std::string text, read_whole_file(fs, path, kSmallFileLimit));
   std::string_view rest = text;
-  while (!rest.empty() && std::isspace(static_cast<unsigned char>(rest.front()))) rest.remove_prefix(1);
+  while (!rest.empty() && std::isspace(static_cast<unsigned char>(rest.front())))
+    rest.remove_prefix(1);
   const auto step = take_integer(rest);
-  while (!rest.empty() && std::isspace(static_cast<unsigned char>(rest.front()))) rest.remove_prefix(1);
+  while (!rest.empty() && std::isspace(static_cast<unsigned char>(rest.front())))
+    rest.remove_prefix(1);
   if (!step || !rest.empty())
     return Error(ErrorCode::kCorrupt, "the file should hold the number of a step, alone")
         .in_file(path);
@@ -320,8 +322,8 @@ Error no_shards_error(FileSystem& fs, const std::string& path,
           .in_file(path);
   const std::string parent = resolved_path(join_path(path, ".."));
   if (const auto above = fs.list(parent); above.ok() && has_rank_files(*above))
-    return Error(ErrorCode::kNotFound, fmt::format("no shards here; give the folder above, '{}'",
-                                                   parent))
+    return Error(ErrorCode::kNotFound,
+                 fmt::format("no shards here; give the folder above, '{}'", parent))
         .in_file(path);
   for (const DirectoryEntry& entry : entries)
     if (entry.name.ends_with(".safetensors"))
@@ -336,7 +338,8 @@ Error no_shards_error(FileSystem& fs, const std::string& path,
 Result<ShardFolder> find_shard_folder(FileSystem& fs, const std::string& path) {
   SHARDKIT_ASSIGN(const FileInfo info, fs.info(path));
   if (info.kind != FileKind::kDirectory)
-    return Error(ErrorCode::kInvalidArgument, "this is a file; give the folder that holds the shards")
+    return Error(ErrorCode::kInvalidArgument,
+                 "this is a file; give the folder that holds the shards")
         .in_file(path);
   SHARDKIT_ASSIGN(auto entries, fs.list(path));
   if (has_rank_files(entries)) return ShardFolder{path, std::move(entries)};
@@ -346,8 +349,9 @@ Result<ShardFolder> find_shard_folder(FileSystem& fs, const std::string& path) {
   if (step) {
     const std::string step_folder = join_path(path, fmt::format("global_step_{}", *step));
     if (!fs.info(step_folder).ok())
-      return Error(ErrorCode::kNotFound, "latest_checkpointed_iteration.txt names a step that is "
-                                         "not there")
+      return Error(ErrorCode::kNotFound,
+                   "latest_checkpointed_iteration.txt names a step that is "
+                   "not there")
           .in_file(step_folder);
     return find_shard_folder(fs, step_folder);
   }
@@ -366,7 +370,8 @@ std::string rank_list(const std::vector<std::int64_t>& sorted_ranks) {
   std::string text;
   for (std::size_t i = 0; i < sorted_ranks.size();) {
     std::size_t last = i;
-    while (last + 1 < sorted_ranks.size() && sorted_ranks[last + 1] == sorted_ranks[last] + 1) ++last;
+    while (last + 1 < sorted_ranks.size() && sorted_ranks[last + 1] == sorted_ranks[last] + 1)
+      ++last;
     if (!text.empty()) text += ", ";
     text += std::to_string(sorted_ranks[i]);
     if (last > i) text += fmt::format("-{}", sorted_ranks[last]);
@@ -384,8 +389,8 @@ Error missing_ranks_error(const CheckpointFolder& folder) {
                "may be given several times)")
       .in_file(place(folder.path, folder.more_folders))
       .expected(fmt::format("ranks 0-{}", folder.world_size - 1))
-      .found(fmt::format("ranks {}; missing: {}", rank_list(found),
-                         rank_list(folder.missing_ranks)));
+      .found(
+          fmt::format("ranks {}; missing: {}", rank_list(found), rank_list(folder.missing_ranks)));
 }
 
 Result<CheckpointFolder> discover_checkpoint(FileSystem& fs, const std::string& path,
@@ -395,7 +400,8 @@ Result<CheckpointFolder> discover_checkpoint(FileSystem& fs, const std::string& 
 
 Result<CheckpointFolder> discover_checkpoint(FileSystem& fs, std::span<const std::string> paths,
                                              MissingRanks missing) {
-  if (paths.empty()) return Error(ErrorCode::kInvalidArgument, "no folder of a checkpoint is given");
+  if (paths.empty())
+    return Error(ErrorCode::kInvalidArgument, "no folder of a checkpoint is given");
   std::vector<ShardFolder> folders;
   std::set<std::string> seen;
   for (const std::string& path : paths) {

@@ -12,11 +12,12 @@
 
 namespace shardkit {
 
-/// One FSDP checkpoint in verl's layout (verl/utils/checkpoint/fsdp_checkpoint_manager.py): one file
-/// a rank, and what stands beside them; in one folder, or in several that hosts kept for themselves.
+/// One FSDP checkpoint in verl's layout (verl/utils/checkpoint/fsdp_checkpoint_manager.py): one
+/// file a rank, and what stands beside them; in one folder, or in several that hosts kept for
+/// themselves.
 struct CheckpointFolder {
-  std::string path;                          ///< the first folder
-  std::vector<std::string> more_folders;     ///< the others
+  std::string path;                       ///< the first folder
+  std::vector<std::string> more_folders;  ///< the others
   std::int64_t world_size = 0;
   std::vector<std::string> rank_files;       ///< paths, by rank; empty where the file is missing
   std::vector<std::int64_t> missing_ranks;   ///< ascending; only where they are allowed
@@ -25,7 +26,7 @@ struct CheckpointFolder {
   /// writes, else the first.
   std::optional<std::string> hf_folder;
   std::vector<std::string> other_hf_folders;  ///< those of the other folders
-  std::vector<std::string> notes;            ///< what was guessed or left aside, for people
+  std::vector<std::string> notes;             ///< what was guessed or left aside, for people
 };
 
 /// What becomes of a checkpoint some of whose ranks have no file.

@@ -22,7 +22,8 @@ class DiscoverTest : public ::testing::Test {
   void shards(const std::string& folder, int world_size, std::initializer_list<int> ranks) {
     for (const int rank : ranks)
       write_file(dir_ / (folder + "/model_world_size_" + std::to_string(world_size) + "_rank_" +
-                         std::to_string(rank) + ".pt"), "x");
+                         std::to_string(rank) + ".pt"),
+                 "x");
   }
   void config(const std::string& folder, const std::string& text) {
     write_file(dir_ / (folder + "/fsdp_config.json"), text);
@@ -48,8 +49,7 @@ TEST_F(DiscoverTest, FromEveryLevelOfARun) {
     EXPECT_EQ(found->fsdp_version, 2);
     EXPECT_EQ(found->hf_folder, dir_ / "run/global_step_10/actor/huggingface");
     ASSERT_EQ(found->rank_files.size(), 2u);
-    EXPECT_EQ(found->rank_files[1],
-              dir_ / "run/global_step_10/actor/model_world_size_2_rank_1.pt");
+    EXPECT_EQ(found->rank_files[1], dir_ / "run/global_step_10/actor/model_world_size_2_rank_1.pt");
     EXPECT_TRUE(found->notes.empty());
   }
 }
@@ -57,8 +57,7 @@ TEST_F(DiscoverTest, FromEveryLevelOfARun) {
 TEST_F(DiscoverTest, SeveralChoicesAreListed) {
   shards("run/global_step_10/actor", 1, {0});
   shards("run/global_step_10/critic", 1, {0});
-  EXPECT_THAT(discover("run/global_step_10"),
-              Fails(ErrorCode::kInvalidArgument, "actor, "));
+  EXPECT_THAT(discover("run/global_step_10"), Fails(ErrorCode::kInvalidArgument, "actor, "));
   EXPECT_THAT(discover("run"), Fails(ErrorCode::kInvalidArgument, "critic"));
 }
 
@@ -81,25 +80,29 @@ TEST_F(DiscoverTest, WithoutConfigTheFileNamesTell) {
 
 TEST_F(DiscoverTest, MissingRanksAreAllListed) {
   shards("c", 16, {8, 9, 10, 11, 13, 15});
-  EXPECT_THAT(discover("c"), Fails(ErrorCode::kIncomplete, "ranks 8-11, 13, 15; missing: 0-7, 12, 14"));
+  EXPECT_THAT(discover("c"),
+              Fails(ErrorCode::kIncomplete, "ranks 8-11, 13, 15; missing: 0-7, 12, 14"));
 }
 
 TEST_F(DiscoverTest, TheConfigDecidesBetweenWorldSizes) {
   shards("c", 2, {0, 1});
   shards("c", 4, {0, 1, 2, 3});
-  EXPECT_THAT(discover("c"), Fails(ErrorCode::kIncomplete, "world size 2 with ranks 0-1; world size 4"));
+  EXPECT_THAT(discover("c"),
+              Fails(ErrorCode::kIncomplete, "world size 2 with ranks 0-1; world size 4"));
   config("c", R"({"world_size": 2})");
   const auto found = discover("c");
   ASSERT_THAT(found, IsOk());
   EXPECT_EQ(found->world_size, 2);
   EXPECT_NE(found->notes.at(0).find("left aside: 4 files of world size 4, model_world_size_4_rank_R"
-                                      ".pt of ranks 0-3"), std::string::npos);
+                                    ".pt of ranks 0-3"),
+            std::string::npos);
 }
 
 TEST_F(DiscoverTest, AConfigThatFitsNoFilesIsRefused) {
   shards("c", 4, {0, 1, 2, 3});
   config("c", R"({"world_size": 8})");
-  EXPECT_THAT(discover("c"), Fails(ErrorCode::kIncomplete, "expected files of world size 8, found world size 4"));
+  EXPECT_THAT(discover("c"),
+              Fails(ErrorCode::kIncomplete, "expected files of world size 8, found world size 4"));
   config("c", R"({"world_size": "4"})");
   EXPECT_THAT(discover("c"), Fails(ErrorCode::kCorrupt, "fsdp_config.json"));
   config("c", R"({"world_size": 4, "world_size": 4})");
@@ -183,7 +186,8 @@ TEST_F(DiscoverTest, OtherFoldersAreNamed) {
   EXPECT_THAT(discover("dcp"), Fails(ErrorCode::kUnsupported, "torch.distributed.checkpoint"));
   write_file(dir_ / "hf/model.safetensors", "");
   EXPECT_THAT(discover("hf"), Fails(ErrorCode::kNotFound, "finished model"));
-  EXPECT_THAT(discover("c/model_world_size_1_rank_0.pt"), Fails(ErrorCode::kInvalidArgument, "give the folder"));
+  EXPECT_THAT(discover("c/model_world_size_1_rank_0.pt"),
+              Fails(ErrorCode::kInvalidArgument, "give the folder"));
   EXPECT_THAT(discover("none"), Fails(ErrorCode::kNotFound, "none"));
 }
 

@@ -83,8 +83,9 @@ Result<FoldShape> fold_shape(const CatalogTensor& tensor, const Fold& fold) {
   const CatalogTensor& magnitude = *fold.magnitude;
   SHARDKIT_TRY(check_dtype(magnitude));
   if (fold.transposed || own.size() != 2 || fold.experts > 0)
-    return Error(ErrorCode::kUnsupported, "DoRA of an embedding, a convolution, experts or a "
-                                          "transposed weight is not folded")
+    return Error(ErrorCode::kUnsupported,
+                 "DoRA of an embedding, a convolution, experts or a "
+                 "transposed weight is not folded")
         .of_tensor(tensor.name);
   if (magnitude.shape != Dims{shape.uncut_rows})
     return Error(ErrorCode::kIncomplete, "DoRA's magnitudes are not one for each row of the weight")

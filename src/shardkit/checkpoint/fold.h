@@ -19,8 +19,8 @@ struct CatalogTensor;  // catalog.h
 /// Conv1D is: (B A)^T is added then.
 ///
 /// Experts that are held in one tensor have each a B A of their own, whose factors lie side by side
-/// (peft 0.21, tuners/lora/layer.py, ParamWrapper): rows [e * rank, (e + 1) * rank) of A, and columns
-/// e, e + experts, e + 2 * experts, ... of B are those of expert e.
+/// (peft 0.21, tuners/lora/layer.py, ParamWrapper): rows [e * rank, (e + 1) * rank) of A, and
+/// columns e, e + experts, e + 2 * experts, ... of B are those of expert e.
 struct Fold {
   std::shared_ptr<const CatalogTensor> a;  ///< rank x in; of experts (experts * rank) x in
   std::shared_ptr<const CatalogTensor> b;  ///< out x rank; of experts out x (rank * experts)

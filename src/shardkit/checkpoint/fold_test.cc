@@ -44,8 +44,9 @@ TEST(FoldShape, DoraHasAMagnitudeForEachRow) {
   EXPECT_THAT(fold_shape(tensor_of("w", {3, 2}), fold), IsOk());
   fold.magnitude = part("m", {2});
   EXPECT_THAT(fold_shape(tensor_of("w", {3, 2}), fold),
-              Fails(ErrorCode::kIncomplete, "DoRA's magnitudes are not one for each row of the "
-                                            "weight: tensor 'm', expected [3], found [2]"));
+              Fails(ErrorCode::kIncomplete,
+                    "DoRA's magnitudes are not one for each row of the "
+                    "weight: tensor 'm', expected [3], found [2]"));
 }
 
 TEST(FoldShape, DoraIsOfMatricesAsTheyAreStored) {
@@ -59,8 +60,8 @@ TEST(FoldShape, DoraIsOfMatricesAsTheyAreStored) {
     EXPECT_THAT(fold_shape(weight, fold), IsOk()) << weight.name;
     fold.magnitude = part("m", {3});
     EXPECT_THAT(fold_shape(weight, fold),
-                Fails(ErrorCode::kUnsupported, "transposed weight is not folded: tensor '" +
-                                                   weight.name + "'"));
+                Fails(ErrorCode::kUnsupported,
+                      "transposed weight is not folded: tensor '" + weight.name + "'"));
   }
 }
 

@@ -76,13 +76,15 @@ std::string tell_missing_ranks(const Catalog& catalog) {
   for (const auto& [counts, count] : tensors)
     copies.push_back(
         fmt::format("{} of {} copies of {} tensors", counts.first, counts.second, count));
-  std::string text =
-      fmt::format("ranks {} are missing; the others hold every tensor whole. Not there to be "
-                  "compared: {}",
-                  rank_list(catalog.missing_ranks), fmt::join(copies, ", "));
+  std::string text = fmt::format(
+      "ranks {} are missing; the others hold every tensor whole. Not there to be "
+      "compared: {}",
+      rank_list(catalog.missing_ranks), fmt::join(copies, ", "));
   if (const auto unread = ranks_passed_over(catalog); !unread.empty())
-    text += fmt::format("; ranks {} are there, but hold no other copy whole: their shards are not "
-                        "compared", rank_list(unread));
+    text += fmt::format(
+        "; ranks {} are there, but hold no other copy whole: their shards are not "
+        "compared",
+        rank_list(unread));
   return text;
 }
 

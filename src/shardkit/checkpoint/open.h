@@ -43,7 +43,8 @@ Result<RankFile> read_rank_file(FileSystem& fs, const CheckpointFolder& folder, 
 /// (merge/plain_tensors.h), load_into_ranks() refuses. kReplicate and kConcat are the user's word.
 ///
 /// @error kUnsupported FSDP2 over tensor parallelism by PyTorch 2.4 (torch_pt/origin.h)
-/// @error as read_rank_file, CatalogBuilder and missing_ranks_error. Where several files cannot be read, all are named.
+/// @error as read_rank_file, CatalogBuilder and missing_ranks_error. Where several files cannot be
+/// read, all are named.
 Result<Catalog> open_checkpoint(FileSystem& fs, const CheckpointFolder& folder,
                                 PlainTensors plain = PlainTensors::kAuto);
 

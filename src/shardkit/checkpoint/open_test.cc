@@ -101,8 +101,8 @@ TEST_F(OpenTest, OneFullSetOfShardsIsEnough) {
     const std::int32_t copies = std::min(has(0) + has(2), has(1) + has(3));
     const auto catalog = open(MissingRanks::kAllowed);
     if (copies == 0) {
-      EXPECT_THAT(catalog, Fails(ErrorCode::kIncomplete,
-                                 "and the missing ranks hold a part of every copy"));
+      EXPECT_THAT(catalog,
+                  Fails(ErrorCode::kIncomplete, "and the missing ranks hold a part of every copy"));
       EXPECT_THAT(catalog, Fails(ErrorCode::kIncomplete, "missing: ")) << there;
     } else {
       ASSERT_THAT(catalog, IsOk()) << there;
@@ -138,16 +138,17 @@ TEST_F(OpenTest, ShardsThatAreNoWholeCopyAreToldOf) {
   std::filesystem::remove(rank_file(2));
   const auto catalog = open(MissingRanks::kAllowed);
   ASSERT_THAT(catalog, IsOk());
-  EXPECT_EQ(catalog->warnings[0],
-            "ranks 2 are missing; the others hold every tensor whole. Not there to be compared: 1 of "
-            "2 copies of 27 tensors; ranks 3 are there, but hold no other copy whole: their shards "
-            "are not compared");
+  EXPECT_EQ(
+      catalog->warnings[0],
+      "ranks 2 are missing; the others hold every tensor whole. Not there to be compared: 1 of "
+      "2 copies of 27 tensors; ranks 3 are there, but hold no other copy whole: their shards "
+      "are not compared");
 }
 
 // Without a mesh of all ranks, what is missing may be a stage of a pipeline.
 TEST_F(OpenTest, MissingRanksThatMayHoldTensorsOfTheirOwnAreRefused) {
-  for (const char* fixture : {"torch-2.13.0/fsdp1_shardedtensor_fp32_w4",
-                              "torch-2.13.0/placements_fp32_w4"}) {
+  for (const char* fixture :
+       {"torch-2.13.0/fsdp1_shardedtensor_fp32_w4", "torch-2.13.0/placements_fp32_w4"}) {
     copy(fixture);
     std::filesystem::remove(rank_file(3));
     EXPECT_THAT(open(MissingRanks::kAllowed),

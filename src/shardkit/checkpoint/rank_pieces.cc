@@ -135,9 +135,9 @@ Result<std::vector<Member>> mesh_members(const MeshGroup& group, std::int64_t wo
   std::size_t lacking = 0;
   for (const std::int64_t rank : mesh.ranks()) {
     if (rank >= world_size)
-      return disagreement(fmt::format("the mesh has rank {}, which is not below the world size",
-                                      rank),
-                          tensor)
+      return disagreement(
+                 fmt::format("the mesh has rank {}, which is not below the world size", rank),
+                 tensor)
           .expected(fmt::format("ranks below {}", world_size))
           .found(to_string(mesh));
     if (std::binary_search(missing.begin(), missing.end(), rank)) {
@@ -158,16 +158,16 @@ Result<std::vector<Member>> mesh_members(const MeshGroup& group, std::int64_t wo
       .of_tensor(tensor.name);
 }
 
-/// Where ranks of a mesh are missing: the copies of each shard that are there, numbered anew in rank
-/// order, so that a copy of the tensor may be put together from several of the mesh's replicas.
+/// Where ranks of a mesh are missing: the copies of each shard that are there, numbered anew in
+/// rank order, so that a copy of the tensor may be put together from several of the mesh's
+/// replicas.
 class CopiesThere {
  public:
   /// @param cuts  of each tensor dimension
   CopiesThere(const Sharding& sharding, const std::vector<Member>& members,
               const std::vector<Cuts>& cuts)
       : sharding_(sharding), counts_(sharding.mesh->ranks().size(), 0) {
-    for (const Member& member : members)
-      numbers_.push_back(counts_[shard_of(member.coordinate)]++);
+    for (const Member& member : members) numbers_.push_back(counts_[shard_of(member.coordinate)]++);
     // One coordinate for each shard: that of the first replica.
     Dims coordinate(sharding.mesh->shape().size(), 0);
     for (std::size_t cell = 0; cell < counts_.size(); ++cell, advance(coordinate)) {
@@ -237,8 +237,7 @@ Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_siz
   for (const MeshGroup& group : groups) {
     const Sharding& sharding = *group.sharding;
     const LayerNumbers layers(sharding);
-    SHARDKIT_ASSIGN(const auto members, mesh_members(group, world_size, missing, order,
-                                                     tensor));
+    SHARDKIT_ASSIGN(const auto members, mesh_members(group, world_size, missing, order, tensor));
     std::vector<LocalShape> known;
     known.reserve(members.size());
     for (const auto& [coordinate, view] : members)
@@ -249,8 +248,8 @@ Status make_dtensor_pieces(std::vector<MeshGroup> groups, std::int64_t world_siz
     for (std::size_t d = 0; d < cuts.size(); ++d) cuts[d] = cuts_of(sharding, d, *cut_order);
     std::optional<CopiesThere> there;
     if (members.size() < sharding.mesh->ranks().size()) there.emplace(sharding, members, cuts);
-    const std::int64_t here = there ? std::min<std::int64_t>(there->whole(), layers.replicas())
-                                    : layers.replicas();
+    const std::int64_t here =
+        there ? std::min<std::int64_t>(there->whole(), layers.replicas()) : layers.replicas();
     std::vector<Intervals> intervals(cuts.size());
     if (groups.size() == 1) tensor.pieces.reserve(members.size());
     for (std::size_t m = 0; m < members.size(); ++m) {

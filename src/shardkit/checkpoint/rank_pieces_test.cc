@@ -14,8 +14,7 @@ TEST(MakeDtensorPieces, ARankThatIsThereTwiceIsOurMistake) {
   const Tensor rows = testing::float_tensor({2}, {1, 2});
   const ViewLayout layout{rows.shape, rows.strides};
   MeshGroup group{testing::make_sharding({2}, {0, 1}, {Shard{0}}, {4}), {}};
-  for (const std::int32_t rank : {0, 1, 1})
-    group.ranks.push_back({rank, &layout, 0, rows.storage});
+  for (const std::int32_t rank : {0, 1, 1}) group.ranks.push_back({rank, &layout, 0, rows.storage});
   CatalogTensor tensor;
   tensor.name = "w";
   tensor.shape = {4};

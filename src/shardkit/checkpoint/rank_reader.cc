@@ -52,8 +52,7 @@ void RankReader::work() {
       largest_pickle_ = std::max(largest_pickle_, file->content.pickle_bytes);
       const std::uint64_t fitting =
           kAheadBytes / (kBytesPerPickleByte * std::max<std::uint64_t>(largest_pickle_, 1));
-      ahead_ = static_cast<std::int64_t>(
-          std::clamp<std::uint64_t>(fitting, 1, threads_wanted_));
+      ahead_ = static_cast<std::int64_t>(std::clamp<std::uint64_t>(fitting, 1, threads_wanted_));
     }
     done_.emplace(place, std::move(file));
     changed_.notify_all();

@@ -60,8 +60,7 @@ bool ranks_read_alike(const Sharding& sharding) {
   const DeviceMesh& mesh = *sharding.mesh;
   const Dims strides = contiguous_strides(mesh.shape());
   std::vector<Dims> positions;
-  for (const std::int64_t rank : mesh.ranks())
-    positions.push_back(*mesh.group_position_of(rank));
+  for (const std::int64_t rank : mesh.ranks()) positions.push_back(*mesh.group_position_of(rank));
   const auto have_one_position = [&](std::size_t line, std::size_t dim) {
     for (std::size_t cell = 0; cell < positions.size(); ++cell) {
       const auto c = static_cast<std::int64_t>(cell) / strides[line] % mesh.shape()[line];

@@ -5,9 +5,9 @@
 
 namespace shardkit {
 
-/// Whether full_tensor() gives the same tensor on all ranks of the mesh, where these hold the shards
-/// by their positions in the process groups (RankOrder::kProcessGroup). Always so where all lines
-/// of the mesh count upwards.
+/// Whether full_tensor() gives the same tensor on all ranks of the mesh, where these hold the
+/// shards by their positions in the process groups (RankOrder::kProcessGroup). Always so where all
+/// lines of the mesh count upwards.
 ///
 /// PyTorch gathers along the lines of the mesh array, one mesh dimension after the other (torch
 /// 2.13: tensor/_redistribute.py), so that the ranks of a line must be at one position of each

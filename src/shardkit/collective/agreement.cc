@@ -19,8 +19,8 @@ std::string encode(const Error& error) {
   MessageWriter out;
   out.put(static_cast<std::int64_t>(error.code()));
   out.put(error.what());
-  for (const auto* part : {&error.tensor(), &error.expected_text(), &error.found_text(),
-                           &error.file()}) {
+  for (const auto* part :
+       {&error.tensor(), &error.expected_text(), &error.found_text(), &error.file()}) {
     out.put(static_cast<std::int64_t>(part->has_value()));
     out.put(part->value_or(""));
   }
@@ -39,8 +39,8 @@ Status decode(int rank, std::string_view bytes) {
   SHARDKIT_ASSIGN(const std::int64_t code, in.number_up_to(kLastCode));
   SHARDKIT_ASSIGN(const std::string what, in.text());
   Error error(static_cast<ErrorCode>(code), fmt::format("rank {}: {}", rank, what));
-  for (Error && (Error::*add)(std::string_view) && :
-       {&Error::of_tensor, &Error::expected, &Error::found, &Error::in_file}) {
+  using Add = Error && (Error::*)(std::string_view)&&;
+  for (const Add add : {&Error::of_tensor, &Error::expected, &Error::found, &Error::in_file}) {
     SHARDKIT_ASSIGN(const std::int64_t given, in.number_up_to(1));
     SHARDKIT_ASSIGN(const std::string part, in.text());
     if (given) (std::move(error).*add)(part);

@@ -67,13 +67,13 @@ TEST(Agreement, ARankThatIsGoneOrLateIsAnError) {
   });
   EXPECT_THAT(gone[0], Fails(ErrorCode::kPeer, "rank 2 left"));
   EXPECT_THAT(gone[1], Fails(ErrorCode::kPeer, "rank 2 left"));
-  const auto late = run_ranks(
-      2,
-      [](ProcessGroup& group) -> Status {
-        if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-        return agree_on_status(group, {});
-      },
-      {std::chrono::milliseconds(50)});
+  const auto late = run_ranks(2,
+                              [](ProcessGroup& group) -> Status {
+                                if (group.rank() == 1)
+                                  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                                return agree_on_status(group, {});
+                              },
+                              {std::chrono::milliseconds(50)});
   EXPECT_THAT(late[0], Fails(ErrorCode::kPeer, "rank 1 had not come"));
   EXPECT_THAT(late[1], Fails(ErrorCode::kPeer, ""));
 }

@@ -1,12 +1,11 @@
 // What another rank says it calls: bytes that are no call.
-#include "shardkit/collective/call_message_internal.h"
-
 #include <gtest/gtest.h>
 
 #include <initializer_list>
 #include <utility>
 #include <vector>
 
+#include "shardkit/collective/call_message_internal.h"
 #include "shardkit/collective/message.h"
 #include "shardkit/testing/matchers.h"
 

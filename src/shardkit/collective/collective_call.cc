@@ -47,10 +47,10 @@ Status check_subgroups(std::span<const CallShape> calls) {
     for (const int other : calls[rank].ranks) {
       const auto& theirs = calls[static_cast<std::size_t>(other)].ranks;
       if (theirs != calls[rank].ranks)
-        return Error(ErrorCode::kInvalidArgument,
-                     fmt::format("split: rank {} wants the subgroup [{}], its rank {} wants [{}]",
-                                 rank, fmt::join(calls[rank].ranks, ", "), other,
-                                 fmt::join(theirs, ", ")));
+        return Error(
+            ErrorCode::kInvalidArgument,
+            fmt::format("split: rank {} wants the subgroup [{}], its rank {} wants [{}]", rank,
+                        fmt::join(calls[rank].ranks, ", "), other, fmt::join(theirs, ", ")));
     }
   return {};
 }

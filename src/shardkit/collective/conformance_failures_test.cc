@@ -99,10 +99,9 @@ TEST_P(CollectiveFailures, OtherSizes) {
 TEST_P(CollectiveFailures, OtherOrder) {
   expect_all_ok([](ProcessGroup& group) -> Status {
     std::vector<std::byte> buffer(8);
-    const Status status =
-        group.rank() == 1
-            ? group.barrier()
-            : group.all_reduce(Accumulation::kSum, DType::kInt32, buffer);
+    const Status status = group.rank() == 1
+                              ? group.barrier()
+                              : group.all_reduce(Accumulation::kSum, DType::kInt32, buffer);
     SHARDKIT_TRY(expect_failure(status, kInvalid, "rank 0 called all_reduce"));
     SHARDKIT_TRY(expect_failure(status, kInvalid, "rank 1 called barrier"));
     return expect_unusable(group, kInvalid);
@@ -141,9 +140,7 @@ TEST_P(CollectiveFailures, WrongInItself) {
       {"root -1", [](ProcessGroup& g) { return g.gather({}, {}, -1); }},
       {"1 parts", [](ProcessGroup& g) { return g.scatter(rooms(1, 1).readable(), {}, 0); }},
       {"0 parts",
-       [](ProcessGroup& g) {
-         return g.all_gather({}, std::span<const ProcessGroup::Writable>());
-       }},
+       [](ProcessGroup& g) { return g.all_gather({}, std::span<const ProcessGroup::Writable>()); }},
       {"7 bytes cannot hold",
        [](ProcessGroup& g) {
          return g.all_gather(rooms(1, 8).data[0], std::span<std::byte>(rooms(1, 7).data[0]));
@@ -222,8 +219,7 @@ TEST_P(CollectiveFailures, OneRankLate) {
           }
           std::vector<std::byte> all(8 * static_cast<std::size_t>(group.size()), kUntouched);
           const auto start = std::chrono::steady_clock::now();
-          const Status status =
-              group.all_gather(message(0, 0, 8), std::span<std::byte>(all), own);
+          const Status status = group.all_gather(message(0, 0, 8), std::span<std::byte>(all), own);
           const auto waited = std::chrono::steady_clock::now() - start;
           SHARDKIT_TRY(expect_failure(status, ErrorCode::kPeer, rank_name(late)));
           SHARDKIT_TRY(expect(waited < milliseconds(20000), "an answer soon after 0.5 s"));
@@ -266,8 +262,7 @@ TEST_P(CollectiveFailures, OneRankReturnsAnError) {
   });
   for (int i = 0; i < size(); ++i)
     if (i == culprit)
-      EXPECT_THAT(statuses[static_cast<std::size_t>(i)],
-                  Fails(ErrorCode::kIo, "the disk is full"));
+      EXPECT_THAT(statuses[static_cast<std::size_t>(i)], Fails(ErrorCode::kIo, "the disk is full"));
     else
       EXPECT_THAT(statuses[static_cast<std::size_t>(i)],
                   Fails(ErrorCode::kPeer, rank_name(culprit)));

@@ -94,9 +94,9 @@ TEST_P(CollectiveData, GathersOnOne) {
       const auto mine = message(group.rank(), root, uneven(group.rank(), root));
       SHARDKIT_TRY(group.gather(mine, all.writable(), root));
       for (int i = 0; i < group.size() && group.rank() == root; ++i)
-        SHARDKIT_TRY(expect(
-            all.data[static_cast<std::size_t>(i)] == message(i, root, uneven(i, root)),
-            "each rank's part"));
+        SHARDKIT_TRY(
+            expect(all.data[static_cast<std::size_t>(i)] == message(i, root, uneven(i, root)),
+                   "each rank's part"));
     }
     return {};
   });
@@ -193,8 +193,8 @@ std::vector<std::byte> elements(DType dtype, const std::vector<std::int64_t>& va
   const auto item = static_cast<std::size_t>(item_bytes(dtype));
   std::vector<std::byte> data(values.size() * item);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint64_t bits = is_integer(dtype) ? static_cast<std::uint64_t>(values[i])
-                                                 : float_bits(dtype, values[i]);
+    const std::uint64_t bits =
+        is_integer(dtype) ? static_cast<std::uint64_t>(values[i]) : float_bits(dtype, values[i]);
     std::memcpy(data.data() + i * item, &bits, item);  // little-endian, as every dtype here
   }
   return data;

@@ -35,8 +35,8 @@ class CollectiveSuite : public ::testing::TestWithParam<std::tuple<CollectiveBac
  protected:
   int size() const { return std::get<1>(GetParam()); }
   /// Without options, a minute is enough for every call: a failing test shall end.
-  std::vector<Status> run(const RankFn& fn, const GroupOptions& options = {
-                                                std::chrono::minutes(1)}) const {
+  std::vector<Status> run(const RankFn& fn,
+                          const GroupOptions& options = {std::chrono::minutes(1)}) const {
     return std::get<0>(GetParam()).run_ranks(size(), fn, options);
   }
   void expect_all_ok(const RankFn& fn) const {
@@ -51,19 +51,18 @@ class CollectiveFailures : public CollectiveSuite {};  // more than one rank
 class CollectiveLarge : public CollectiveSuite {};     // few ranks
 
 /// In a .cc file: puts `backend`, a CollectiveBackend, to all of the suites.
-#define SHARDKIT_INSTANTIATE_COLLECTIVE_SUITES(prefix, backend)                              \
-  INSTANTIATE_TEST_SUITE_P(                                                                  \
-      prefix, CollectiveData,                                                                \
-      ::testing::Combine(::testing::Values(backend), ::testing::Values(1, 2, 3, 4, 8)),      \
-      ::shardkit::testing::collective_test_name);                                            \
-  INSTANTIATE_TEST_SUITE_P(                                                                  \
-      prefix, CollectiveFailures,                                                            \
-      ::testing::Combine(::testing::Values(backend), ::testing::Values(2, 3, 4, 8)),         \
-      ::shardkit::testing::collective_test_name);                                            \
-  INSTANTIATE_TEST_SUITE_P(                                                                  \
-      prefix, CollectiveLarge,                                                               \
-      ::testing::Combine(::testing::Values(backend), ::testing::Values(2)),                  \
-      ::shardkit::testing::collective_test_name)
+#define SHARDKIT_INSTANTIATE_COLLECTIVE_SUITES(prefix, backend)                                  \
+  INSTANTIATE_TEST_SUITE_P(                                                                      \
+      prefix, CollectiveData,                                                                    \
+      ::testing::Combine(::testing::Values(backend), ::testing::Values(1, 2, 3, 4, 8)),          \
+      ::shardkit::testing::collective_test_name);                                                \
+  INSTANTIATE_TEST_SUITE_P(                                                                      \
+      prefix, CollectiveFailures,                                                                \
+      ::testing::Combine(::testing::Values(backend), ::testing::Values(2, 3, 4, 8)),             \
+      ::shardkit::testing::collective_test_name);                                                \
+  INSTANTIATE_TEST_SUITE_P(prefix, CollectiveLarge,                                              \
+                           ::testing::Combine(::testing::Values(backend), ::testing::Values(2)), \
+                           ::shardkit::testing::collective_test_name)
 
 inline std::string collective_test_name(
     const ::testing::TestParamInfo<std::tuple<CollectiveBackend, int>>& info) {
@@ -79,8 +78,8 @@ inline Status expect(bool holds, const std::string& what) {
 inline std::vector<std::byte> message(int from, int to, std::size_t bytes) {
   std::vector<std::byte> data(bytes);
   for (std::size_t i = 0; i < bytes; ++i) {
-    const std::size_t value = static_cast<std::size_t>(from) * 101 +
-                              static_cast<std::size_t>(to) * 37 + i * 7 + i / 251;
+    const std::size_t value =
+        static_cast<std::size_t>(from) * 101 + static_cast<std::size_t>(to) * 37 + i * 7 + i / 251;
     data[i] = static_cast<std::byte>(value & 0xff);
   }
   return data;

@@ -61,8 +61,7 @@ std::string first_host(std::string_view list) {
   host += numbers.substr(0, numbers.find_first_of("-]"));
   // What follows the bracket belongs to each host.
   const auto end = list.find(']');
-  if (end != std::string_view::npos)
-    host += list.substr(end + 1, list.find(',', end) - (end + 1));
+  if (end != std::string_view::npos) host += list.substr(end + 1, list.find(',', end) - (end + 1));
   return host;
 }
 
@@ -83,8 +82,8 @@ const Launcher* find_launcher(const Environment& environment) {
     if (value_of(environment, each->rank)) return each;
   const Launcher& srun = value_of(environment, kSrunStep.size) ? kSrunStep : kSrun;
   const bool has_srun = value_of(environment, srun.rank).has_value();
-  const bool has_pmi = value_of(environment, kMpiexec.rank) &&
-                       (!has_srun || value_of(environment, kMpiexec.size));
+  const bool has_pmi =
+      value_of(environment, kMpiexec.rank) && (!has_srun || value_of(environment, kMpiexec.size));
   if (has_pmi && !(has_srun && is_of_srun(environment, srun))) return &kMpiexec;
   return has_srun ? &srun : nullptr;
 }
@@ -110,22 +109,22 @@ Result<std::string> find_master(const Environment& environment, const Launcher& 
     const auto local = read_number(environment, launcher.local_size, 1, size);
     if (local.ok() && *local == size) return std::string("127.0.0.1");
   }
-  return Error(ErrorCode::kInvalidArgument,
-               fmt::format("{} does not say on which host rank 0 is: set MASTER_ADDR",
-                           launcher.name));
+  return Error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("{} does not say on which host rank 0 is: set MASTER_ADDR", launcher.name));
 }
 
 Result<int> find_port(const Environment& environment, const Launcher& launcher) {
   if (environment("MASTER_PORT")) {
     const bool agent_listens = environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
-    SHARDKIT_ASSIGN(const int port, read_number(environment, "MASTER_PORT", 1,
-                                                agent_listens ? 65534 : 65535));
+    SHARDKIT_ASSIGN(const int port,
+                    read_number(environment, "MASTER_PORT", 1, agent_listens ? 65534 : 65535));
     return agent_listens ? port + 1 : port;
   }
   if (const auto port = port_of_job(environment, launcher)) return *port;
-  return Error(ErrorCode::kInvalidArgument,
-               fmt::format("{} does not say at which port to meet: set MASTER_PORT",
-                           launcher.name));
+  return Error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("{} does not say at which port to meet: set MASTER_PORT", launcher.name));
 }
 
 }  // namespace

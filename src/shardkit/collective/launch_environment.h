@@ -28,8 +28,8 @@ struct LaunchEnvironment {
 /// MASTER_ADDR and MASTER_PORT say where to meet, whatever the launcher. torchrun's agent itself
 /// listens at MASTER_PORT (it sets TORCHELASTIC_USE_AGENT_STORE to True): then it is the port after
 /// it. Without MASTER_ADDR, srun's processes meet at the first host of SLURM_STEP_NODELIST; the
-/// others at 127.0.0.1, if all are on one host. Without MASTER_PORT, the port of srun's and mpirun's
-/// processes follows from the job's name.
+/// others at 127.0.0.1, if all are on one host. Without MASTER_PORT, the port of srun's and
+/// mpirun's processes follows from the job's name.
 ///
 /// @error kNotFound         no launcher's variables are there
 /// @error kInvalidArgument  one is missing or no number, or nothing says where to meet

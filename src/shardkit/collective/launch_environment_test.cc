@@ -33,13 +33,16 @@ Variables without(Variables variables, const std::string& name) {
   return variables;
 }
 
-const Variables kTorchrun{{"RANK", "5"},        {"WORLD_SIZE", "8"},
-                          {"LOCAL_RANK", "1"},  {"LOCAL_WORLD_SIZE", "4"},
-                          {"MASTER_PORT", "29500"}, {"MASTER_ADDR", "node1"}};
-const Variables kSrun{{"SLURM_PROCID", "2"},       {"SLURM_NTASKS", "16"},
-                      {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_JOB_ID", "4711"},
-                      {"SLURM_STEP_ID", "0"},        {"SLURM_STEP_NODELIST", "gpu[07-08,11]"},
-                      {"PMI_RANK", "2"},             {"PMI_SIZE", "4"}};
+const Variables kTorchrun{{"RANK", "5"},
+                          {"WORLD_SIZE", "8"},
+                          {"LOCAL_RANK", "1"},
+                          {"LOCAL_WORLD_SIZE", "4"},
+                          {"MASTER_PORT", "29500"},
+                          {"MASTER_ADDR", "node1"}};
+const Variables kSrun{
+    {"SLURM_PROCID", "2"},    {"SLURM_NTASKS", "16"}, {"SLURM_STEP_NUM_TASKS", "4"},
+    {"SLURM_JOB_ID", "4711"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NODELIST", "gpu[07-08,11]"},
+    {"PMI_RANK", "2"},        {"PMI_SIZE", "4"}};
 const Variables kMpirun{{"OMPI_COMM_WORLD_RANK", "1"},
                         {"OMPI_COMM_WORLD_SIZE", "2"},
                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
@@ -100,8 +103,9 @@ TEST(LaunchEnvironment, Mpirun) {
   EXPECT_EQ(found->size, 2);
   EXPECT_EQ(found->master_address, "127.0.0.1");  // all on this host
   EXPECT_THAT(read(with(kMpirun, "OMPI_COMM_WORLD_LOCAL_SIZE", "1")),
-              Fails(ErrorCode::kInvalidArgument, "mpirun does not say on which host rank 0 is: set "
-                                                 "MASTER_ADDR"));
+              Fails(ErrorCode::kInvalidArgument,
+                    "mpirun does not say on which host rank 0 is: set "
+                    "MASTER_ADDR"));
 }
 
 Variables both(Variables variables, const Variables& more) {
@@ -131,10 +135,14 @@ TEST(LaunchEnvironment, MpiexecInASlurmJob) {
   const Variables two{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MASTER_PORT", "29400"}};
   for (const auto& [launched, rank] :
        {std::pair(with(kMpiexec, "MASTER_PORT", "29400"), 0),
-        std::pair(with(two, "MPI_LOCALNRANKS", "2"), 1), std::pair(with(two, "MASTER_ADDR", "a"), 1),
+        std::pair(with(two, "MPI_LOCALNRANKS", "2"), 1),
+        std::pair(with(two, "MASTER_ADDR", "a"), 1),
         // A single process: only mpiexec's own variable tells whose it is.
-        std::pair(Variables{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"MPI_LOCALNRANKS", "1"},
-                            {"MASTER_PORT", "29400"}}, 0)}) {
+        std::pair(Variables{{"PMI_RANK", "0"},
+                            {"PMI_SIZE", "1"},
+                            {"MPI_LOCALNRANKS", "1"},
+                            {"MASTER_PORT", "29400"}},
+                  0)}) {
     const auto found = read(both(launched, kInSlurm));
     ASSERT_THAT(found, IsOk());
     EXPECT_EQ(found->launcher, "mpiexec");
@@ -157,7 +165,8 @@ TEST(LaunchEnvironment, SrunThatSpeaksPmi) {
 
 TEST(LaunchEnvironment, APortOfAnotherLaunchersJobIsNone) {
   const auto launched = without(kTorchrun, "MASTER_PORT");
-  EXPECT_THAT(read(both(launched, kInSlurm)), Fails(ErrorCode::kInvalidArgument, "set MASTER_PORT"));
+  EXPECT_THAT(read(both(launched, kInSlurm)),
+              Fails(ErrorCode::kInvalidArgument, "set MASTER_PORT"));
 }
 
 TEST(LaunchEnvironment, Mpiexec) {

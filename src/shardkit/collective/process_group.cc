@@ -96,8 +96,8 @@ Status ProcessGroup::all_to_all(std::span<const Readable> send, std::span<const 
   call.op = CollectiveOp::kAllToAll;
   const auto ranks = static_cast<std::size_t>(size_);
   if (send.size() != ranks || receive.size() != ranks)
-    return wrong(call, fmt::format("{} and {} parts for {} ranks", send.size(), receive.size(),
-                                   size_));
+    return wrong(call,
+                 fmt::format("{} and {} parts for {} ranks", send.size(), receive.size(), size_));
   call.send.assign(send.begin(), send.end());
   call.receive.assign(receive.begin(), receive.end());
   return run(call, deadline_after(timeout));
@@ -160,13 +160,13 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::split_until(std::span<const 
   std::vector<int> sorted = call.ranks;
   std::sort(sorted.begin(), sorted.end());
   const bool valid =
-      sorted.empty() ||
-      (sorted.front() >= 0 && sorted.back() < size_ &&
-       std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end() &&
-       std::binary_search(sorted.begin(), sorted.end(), rank_));
+      sorted.empty() || (sorted.front() >= 0 && sorted.back() < size_ &&
+                         std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end() &&
+                         std::binary_search(sorted.begin(), sorted.end(), rank_));
   if (!valid)
     return wrong(call, fmt::format("[{}] is no subgroup of {} ranks: it must have different ones, "
-                                   "this one among them", fmt::join(call.ranks, ", "), size_));
+                                   "this one among them",
+                                   fmt::join(call.ranks, ", "), size_));
   return run_split(call, deadline);
 }
 
@@ -182,8 +182,8 @@ Error ProcessGroup::wrong(const CollectiveCall& call, std::string what) {
 }
 
 ProcessGroup::TimePoint ProcessGroup::deadline_after(Timeout timeout) const {
-  const auto span = std::clamp(timeout.value_or(options_.timeout), std::chrono::milliseconds(0),
-                               kLongestTimeout);
+  const auto span =
+      std::clamp(timeout.value_or(options_.timeout), std::chrono::milliseconds(0), kLongestTimeout);
   return std::chrono::steady_clock::now() + span;
 }
 

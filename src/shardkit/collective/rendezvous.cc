@@ -1,12 +1,11 @@
 // Rendezvous: one mutex, one condition variable, and who is where.
-#include "shardkit/collective/rendezvous_internal.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "shardkit/collective/rendezvous_internal.h"
 #include "shardkit/collective/subgroup_ranks_internal.h"
 
 namespace shardkit {
@@ -68,8 +67,8 @@ Status Rendezvous::meet(std::size_t rank, const Visit& visit, TimePoint deadline
     changed_.notify_all();
     return {};
   }
-  const bool over = changed_.wait_until(
-      lock, deadline, [this, round] { return round_ != round || failure_; });
+  const bool over =
+      changed_.wait_until(lock, deadline, [this, round] { return round_ != round || failure_; });
   // A failure of a later round is not ours.
   if (round_ != round) return {};
   if (!over) record(late_error(rank, op, Place::kCome, came));
@@ -105,10 +104,9 @@ Error Rendezvous::late_error(std::size_t rank, std::string_view op, Place place,
   const auto ranks = ranks_at(place);
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - came);
-  return Error(ErrorCode::kPeer,
-               fmt::format("{}: rank {} gave up after {} ms; {} had not {}", op, rank,
-                           waited.count(), ranks_text(ranks),
-                           place == Place::kAway ? "come" : "finished"));
+  return Error(ErrorCode::kPeer, fmt::format("{}: rank {} gave up after {} ms; {} had not {}", op,
+                                             rank, waited.count(), ranks_text(ranks),
+                                             place == Place::kAway ? "come" : "finished"));
 }
 
 std::optional<Error> Rendezvous::gone_error(std::string_view op) const {
@@ -118,9 +116,9 @@ std::optional<Error> Rendezvous::gone_error(std::string_view op) const {
 }
 
 Error Rendezvous::unusable() const {
-  return Error(failure_->code(),
-               fmt::format("the process group is unusable since an earlier error: {}",
-                           failure_->what()));
+  return Error(
+      failure_->code(),
+      fmt::format("the process group is unusable since an earlier error: {}", failure_->what()));
 }
 
 void Rendezvous::record(Error error) {

@@ -152,13 +152,12 @@ class ThreadGroup final : public ProcessGroup {
       visit.offer = std::make_shared<Rendezvous>(std::move(outermost));
     }
     std::shared_ptr<Rendezvous> subplace;
-    SHARDKIT_TRY(place_->meet(index_, visit, deadline,
-                              [&](Visits visits, const Rendezvous::ShouldStop&) {
-                                if (!call.ranks.empty())
-                                  subplace =
-                                      visits[static_cast<std::size_t>(call.ranks.front())]->offer;
-                                return true;
-                              }));
+    SHARDKIT_TRY(
+        place_->meet(index_, visit, deadline, [&](Visits visits, const Rendezvous::ShouldStop&) {
+          if (!call.ranks.empty())
+            subplace = visits[static_cast<std::size_t>(call.ranks.front())]->offer;
+          return true;
+        }));
     if (call.ranks.empty()) return std::unique_ptr<ProcessGroup>();
     const auto mine = std::find(call.ranks.begin(), call.ranks.end(), rank());
     return std::make_unique<ThreadGroup>(static_cast<int>(mine - call.ranks.begin()),

@@ -12,9 +12,9 @@ namespace shardkit {
 
 /// The ends of a group, by rank: each thread takes its own. No setup, no global state.
 ///
-/// Nothing is staged: bytes are copied straight from the sender's buffer to the receiver's, once. All
-/// ranks of a call share the copies, whoever receives them, and the parts of an all_reduce. Waiting
-/// sleeps. Memory beside the buffers does not depend on their sizes.
+/// Nothing is staged: bytes are copied straight from the sender's buffer to the receiver's, once.
+/// All ranks of a call share the copies, whoever receives them, and the parts of an all_reduce.
+/// Waiting sleeps. Memory beside the buffers does not depend on their sizes.
 ///
 /// Ranks see each other's failures at once: a thread that is done with its rank destroys its end,
 /// and then no other one waits for it in vain.

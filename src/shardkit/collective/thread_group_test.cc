@@ -16,8 +16,8 @@
 
 namespace shardkit::testing {
 
-const CollectiveBackend kThreads{"threads", [](int size, const RankFn& fn,
-                                               const GroupOptions& options) {
+const CollectiveBackend kThreads{"threads",
+                                 [](int size, const RankFn& fn, const GroupOptions& options) {
                                    return run_ranks(size, fn, options);
                                  }};
 SHARDKIT_INSTANTIATE_COLLECTIVE_SUITES(Threads, kThreads);
@@ -69,17 +69,15 @@ TEST(ThreadGroup, AGroupOfOneNeedsNoTimeForAFewMiB) {
   auto groups = make_thread_groups(1);
   const std::vector<std::byte> sent = message(0, 0, 4 << 20);
   std::vector<std::byte> received(sent.size());
-  EXPECT_THAT(groups[0]->all_gather(sent, std::span<std::byte>(received), milliseconds(0)),
-              IsOk());
+  EXPECT_THAT(groups[0]->all_gather(sent, std::span<std::byte>(received), milliseconds(0)), IsOk());
   EXPECT_EQ(received, sent);
 }
 
 TEST(ThreadGroup, NegativeAndEndlessTimeouts) {
   auto groups = make_thread_groups(2);
-  EXPECT_THAT(groups[0]->barrier(milliseconds(-5)),
-              Fails(ErrorCode::kPeer, "rank 1 had not come"));
-  const auto statuses = run_ranks(
-      2, [](ProcessGroup& group) { return group.barrier(milliseconds::max()); });
+  EXPECT_THAT(groups[0]->barrier(milliseconds(-5)), Fails(ErrorCode::kPeer, "rank 1 had not come"));
+  const auto statuses =
+      run_ranks(2, [](ProcessGroup& group) { return group.barrier(milliseconds::max()); });
   for (const Status& status : statuses) EXPECT_THAT(status, IsOk());
 }
 
@@ -106,8 +104,8 @@ TEST(ThreadGroup, ASubgroupNamesTheRanksOfTheOutermostGroup) {
 }
 
 // A call ends at its deadline also in the middle of a copy: the rest is left as it was. Then nobody
-// touches the buffers any more: they are freed at once, which a sanitizer would notice. A rank's share is
-// 24 MiB, of which no machine copies the end within a millisecond.
+// touches the buffers any more: they are freed at once, which a sanitizer would notice. A rank's
+// share is 24 MiB, of which no machine copies the end within a millisecond.
 TEST(ThreadGroup, TheDeadlinePassesDuringACopy) {
   for (const bool reduce : {false, true}) {
     const auto statuses = run_ranks(4, [&](ProcessGroup& group) -> Status {
@@ -180,8 +178,7 @@ TEST(ThreadGroup, AllSucceedOrNone) {
       SHARDKIT_TRY(group.barrier());
       if (group.rank() == i % 4) std::this_thread::sleep_for(std::chrono::microseconds(i * 10));
       const auto mine = message(group.rank(), i, 1000);
-      const Status status =
-          group.all_gather(mine, std::span<std::byte>(all), milliseconds(1));
+      const Status status = group.all_gather(mine, std::span<std::byte>(all), milliseconds(1));
       if (!status.ok()) return {};
       ++ok;
       for (int r = 0; r < 4; ++r) {

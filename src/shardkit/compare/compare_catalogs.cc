@@ -36,7 +36,9 @@ class ComparingSink final : public BlockSink {
  public:
   /// @param plan  of the second side: for each file of the transfer its counterpart
   ComparingSink(FileSystem& fs, const Plan& plan, const std::optional<Tolerance>& tolerance)
-      : files_(fs, kOpenFiles), plan_(plan), tolerance_(tolerance),
+      : files_(fs, kOpenFiles),
+        plan_(plan),
+        tolerance_(tolerance),
         differences_(plan.files().size()) {}
 
   Status write(std::size_t file, std::uint64_t offset, std::span<const std::byte> part) override {
@@ -166,7 +168,8 @@ std::vector<Elements> compare_forms(const ComparedTensors& first, const Compared
     const CatalogTensor& a = first.catalog->tensors[*pair.first];
     const CatalogTensor& b = second.catalog->tensors[*pair.second];
     const DType dtype = hf::output_dtype(first.dtype, a.name, a.dtype);
-    if (!differ_in_form(pair.name, a, dtype, b, hf::output_dtype(second.dtype, b.name, b.dtype), result))
+    if (!differ_in_form(pair.name, a, dtype, b, hf::output_dtype(second.dtype, b.name, b.dtype),
+                        result))
       to_read.push_back({pair.name, *pair.first, *pair.second, dtype});
   }
   return to_read;

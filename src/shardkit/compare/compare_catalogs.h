@@ -22,8 +22,8 @@ namespace shardkit {
 /// One of the two.
 struct ComparedTensors {
   std::shared_ptr<const Catalog> catalog;
-  hf::DTypeChoice dtype;                      ///< to what floats are cast first; not kAuto
-  const hf::ModelConfig* config = nullptr;    ///< says which names are tied; may be null
+  hf::DTypeChoice dtype;                    ///< to what floats are cast first; not kAuto
+  const hf::ModelConfig* config = nullptr;  ///< says which names are tied; may be null
 };
 
 struct ComparisonOptions {
@@ -39,7 +39,7 @@ enum class DifferenceKind { kOnlyInFirst, kOnlyInSecond, kShape, kDType, kValues
 struct TensorDifference {
   std::string name;
   DifferenceKind kind = DifferenceKind::kValues;
-  std::string first;    ///< of kShape and kDType: what the first side has, as PyTorch prints it
+  std::string first;  ///< of kShape and kDType: what the first side has, as PyTorch prints it
   std::string second;
   std::int64_t elements = 0;  ///< of the larger side
   ValueDifferences values;    ///< of kValues

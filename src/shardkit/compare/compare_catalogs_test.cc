@@ -24,7 +24,8 @@ ComparedTensors side(Items items, hf::DTypeChoice::Kind kind = hf::DTypeChoice::
                      const hf::ModelConfig* config = nullptr) {
   const Value state = make_dict(items);
   return {std::make_shared<const Catalog>(catalog_of(*state.get_if<Dict>()).value()),
-          {kind, DType::kBFloat16}, config};
+          {kind, DType::kBFloat16},
+          config};
 }
 
 Result<Comparison> compare(const ComparedTensors& first, const ComparedTensors& second,
@@ -43,18 +44,18 @@ std::vector<std::string> names(const Comparison& comparison) {
 }
 
 TEST(CompareCatalogs, EveryKindOfDifferenceAndTheLargestFirst) {
-  const auto result = compare(
-      side({{"little", float_tensor({2}, {1, 2})},
-            {"same", float_tensor({2}, {1, 2})},
-            {"much", float_tensor({2, 2}, {1, 2, 3, 4})},
-            {"form", float_tensor({2, 2}, {1, 2, 3, 4})},
-            {"first", float_tensor({1}, {1})}}),
-      side({{"second", float_tensor({1}, {1})},
-            {"larger", float_tensor({3}, {1, 2, 3})},
-            {"much", float_tensor({2, 2}, {1, 2, 13, 54})},
-            {"form", testing::make_tensor<std::int32_t>(DType::kInt32, {4}, {1, 2, 3, 4})},
-            {"same", float_tensor({2}, {1, 2})},
-            {"little", float_tensor({2}, {1.5, 2})}}));
+  const auto result =
+      compare(side({{"little", float_tensor({2}, {1, 2})},
+                    {"same", float_tensor({2}, {1, 2})},
+                    {"much", float_tensor({2, 2}, {1, 2, 3, 4})},
+                    {"form", float_tensor({2, 2}, {1, 2, 3, 4})},
+                    {"first", float_tensor({1}, {1})}}),
+              side({{"second", float_tensor({1}, {1})},
+                    {"larger", float_tensor({3}, {1, 2, 3})},
+                    {"much", float_tensor({2, 2}, {1, 2, 13, 54})},
+                    {"form", testing::make_tensor<std::int32_t>(DType::kInt32, {4}, {1, 2, 3, 4})},
+                    {"same", float_tensor({2}, {1, 2})},
+                    {"little", float_tensor({2}, {1.5, 2})}}));
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(result->tensors, 7u);
   EXPECT_EQ(result->equal, 1u);
@@ -118,17 +119,18 @@ TEST(CompareCatalogs, CastsFloatsAndLeavesOthers) {
 
 TEST(CompareCatalogs, ValuesThatTheCastMakesInfiniteAreTold) {
   const hf::DTypeChoice half{hf::DTypeChoice::Kind::kCast, DType::kFloat16};
-  ComparedTensors first = side({{"large", float_tensor({3}, {70000, 80000, 1})},
-                                {"w", float_tensor({1}, {1})}});
-  ComparedTensors second = side({{"large", float_tensor({3}, {90000, 80000, 1})},
-                                 {"w", float_tensor({1}, {1})}});
+  ComparedTensors first =
+      side({{"large", float_tensor({3}, {70000, 80000, 1})}, {"w", float_tensor({1}, {1})}});
+  ComparedTensors second =
+      side({{"large", float_tensor({3}, {90000, 80000, 1})}, {"w", float_tensor({1}, {1})}});
   EXPECT_THAT(names(compare(first, second).value()), ElementsAre("large"));
   first.dtype = second.dtype = half;
   const auto result = compare(first, second);
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(result->equal, 2u);
-  EXPECT_THAT(result->notes, ElementsAre("'large': 2 values of the first are too large for float16, "
-                                         "and equal to any other that is"));
+  EXPECT_THAT(result->notes,
+              ElementsAre("'large': 2 values of the first are too large for float16, "
+                          "and equal to any other that is"));
 }
 
 TEST(CompareCatalogs, ATiedTensorStandsInForTheOneThatIsLeftOut) {

@@ -69,7 +69,8 @@ Result<Dict> read_torch_file(FileSystem& fs, const std::string& path,
         if (is_tensor(value)) {
           found.items.emplace_back(Value(to_string(at)), value);
         } else if (holds_tensor(value)) {
-          return Error(ErrorCode::kUnsupported, "tensors inside an object, which has no names for them")
+          return Error(ErrorCode::kUnsupported,
+                       "tensors inside an object, which has no names for them")
               .of_tensor(to_string(at))
               .found(kind_name(value));
         }
@@ -156,8 +157,8 @@ Result<ModelWeights> read_folder(FileSystem& fs, const std::string& folder) {
   if (paths.empty())
     return Error(ErrorCode::kNotFound, "no weights here, neither safetensors nor pytorch_model.bin")
         .in_file(folder);
-  weights.notes.push_back(fmt::format("'{}' has no {}: all {} safetensors files were taken",
-                                      folder, safetensors::kIndexFileName, paths.size()));
+  weights.notes.push_back(fmt::format("'{}' has no {}: all {} safetensors files were taken", folder,
+                                      safetensors::kIndexFileName, paths.size()));
   SHARDKIT_ASSIGN(weights.tensors, read_all_safetensors(fs, paths));
   return weights;
 }

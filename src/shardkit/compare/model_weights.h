@@ -13,8 +13,8 @@
 namespace shardkit {
 
 struct ModelWeights {
-  std::string kind;  ///< "model folder (safetensors)", ...: for people
-  Dict tensors;      ///< name -> Tensor, none of them read
+  std::string kind;                       ///< "model folder (safetensors)", ...: for people
+  Dict tensors;                           ///< name -> Tensor, none of them read
   std::optional<hf::ModelConfig> config;  ///< of a folder that has one
   std::vector<std::string> notes;
 };

@@ -15,8 +15,8 @@ namespace shardkit {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using testing::Fails;
+using ::testing::IsEmpty;
 using testing::IsOk;
 using testing::write_file;
 
@@ -92,20 +92,19 @@ TEST_F(ReadWeightsTest, ATensorInAnotherTorchFileThanTheIndexListsIsMissed) {
   write_pt(*file, testing::make_dict({{"more", testing::float_tensor({1}, {1})}}), {}).value();
   file->close().value();
   const auto held = names(read_weights(posix_file_system(), kTorchFile).value());
-  write_file(dir_ / "pytorch_model.bin.index.json",
-             R"({"weight_map": {")" + held[0] + R"(": "a.bin", ")" + held[1] +
-                 R"(": "b.bin", "more": "b.bin"}})");
+  write_file(dir_ / "pytorch_model.bin.index.json", R"({"weight_map": {")" + held[0] +
+                                                        R"(": "a.bin", ")" + held[1] +
+                                                        R"(": "b.bin", "more": "b.bin"}})");
   EXPECT_THAT(read(), Fails(ErrorCode::kIncomplete, "lists there: tensor '" + held[1] + "'"));
 }
 
 TEST(ReadWeights, NamesOfANestedFileAreItsPaths) {
-  const auto nested =
-      read_weights(posix_file_system(), written("formats_w1/formats/nested.pt"));
+  const auto nested = read_weights(posix_file_system(), written("formats_w1/formats/nested.pt"));
   ASSERT_THAT(nested, IsOk());
   EXPECT_EQ(nested->kind, "PyTorch file");
   EXPECT_EQ(nested->tensors.items.size(), 3u);
-  const auto optimizer = read_weights(posix_file_system(),
-                                      written("optimizer_w2/optim_world_size_2_rank_0.pt"));
+  const auto optimizer =
+      read_weights(posix_file_system(), written("optimizer_w2/optim_world_size_2_rank_0.pt"));
   ASSERT_THAT(optimizer, IsOk());
   bool found = false;
   for (const std::string& name : names(*optimizer)) found = found || name.ends_with(".exp_avg");
@@ -116,9 +115,9 @@ TEST_F(ReadWeightsTest, AFileWithoutADictHoldsNoModel) {
   const auto file = posix_file_system().create(dir_ / "list.pt").value();
   write_pt(*file, testing::list({testing::float_tensor({1}, {1})}), {}).value();
   file->close().value();
-  EXPECT_THAT(read_weights(posix_file_system(), dir_ / "list.pt"),
-              Fails(ErrorCode::kUnsupported,
-                    "the file does not hold a dict of tensors: found list"));
+  EXPECT_THAT(
+      read_weights(posix_file_system(), dir_ / "list.pt"),
+      Fails(ErrorCode::kUnsupported, "the file does not hold a dict of tensors: found list"));
 }
 
 }  // namespace

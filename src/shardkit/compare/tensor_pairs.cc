@@ -12,8 +12,8 @@ namespace {
 
 using Places = std::unordered_map<std::string, std::size_t>;  // name -> index into pairs
 
-void add_names(const Catalog& catalog, std::optional<std::size_t> TensorPair::*side,
-               Places& places, std::vector<TensorPair>& pairs) {
+void add_names(const Catalog& catalog, std::optional<std::size_t> TensorPair::*side, Places& places,
+               std::vector<TensorPair>& pairs) {
   for (std::size_t i = 0; i < catalog.tensors.size(); ++i) {
     const std::string& name = catalog.tensors[i].name;
     const auto [place, is_new] = places.try_emplace(name, pairs.size());

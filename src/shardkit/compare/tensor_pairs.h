@@ -27,7 +27,6 @@ struct TensorPairs {
 /// it to, if that side has it.
 /// @param configs  those of both sides; null ones say nothing
 TensorPairs pair_tensors(const Catalog& first, const Catalog& second,
-                         const hf::ModelConfig* first_config,
-                         const hf::ModelConfig* second_config);
+                         const hf::ModelConfig* first_config, const hf::ModelConfig* second_config);
 
 }  // namespace shardkit

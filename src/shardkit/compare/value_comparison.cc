@@ -51,8 +51,8 @@ double small_float(const SmallFloat& format, unsigned bits) {
   if (format.ieee && exponent == highest) return mantissa == 0 ? sign * kInfinity : std::nan("");
   if (!format.ieee && !format.unsigned_zero && magnitude == 0x7Fu) return std::nan("");
   const int hidden = exponent == 0 ? 0 : 1 << format.mantissa_bits;
-  return sign * std::ldexp(hidden + mantissa,
-                           std::max(exponent, 1) - format.bias - format.mantissa_bits);
+  return sign *
+         std::ldexp(hidden + mantissa, std::max(exponent, 1) - format.bias - format.mantissa_bits);
 }
 
 double byte_value(DType dtype, unsigned bits) {
@@ -206,8 +206,7 @@ struct Chunk {
 void set_first(const Chunk& chunk, std::size_t i, std::int64_t position,
                ValueDifferences& differences) {
   differences.first_position = position + static_cast<std::int64_t>(i);
-  for (int side = 0; side < 2; ++side)
-    differences.first_values[side] = chunk.values_of(side, i)[0];
+  for (int side = 0; side < 2; ++side) differences.first_values[side] = chunk.values_of(side, i)[0];
 }
 
 ValueDifferences compare_each(const Chunk& chunk, std::size_t count,

@@ -76,8 +76,7 @@ TEST(CompareValues, NaNEqualsNothingAndZeroEqualsMinusZero) {
   std::vector<float> values(5000, 1);
   values[4321] = std::nanf("");
   const Bytes run = bytes_of(values);
-  const ValueDifferences nan =
-      compare_values(DType::kFloat32, run, run, Tolerance{100, 100}, 1000);
+  const ValueDifferences nan = compare_values(DType::kFloat32, run, run, Tolerance{100, 100}, 1000);
   EXPECT_EQ(nan.count, 1u);
   EXPECT_EQ(nan.first_position, 5321);
   EXPECT_EQ(nan.largest_error, std::numeric_limits<double>::infinity());

@@ -1,7 +1,6 @@
 // A box is a run if it is whole in all dimensions behind the first that has more than one element.
-#include "shardkit/distributed/box_run_internal.h"
-
 #include "shardkit/base/checked_math.h"
+#include "shardkit/distributed/box_run_internal.h"
 #include "shardkit/state/memory.h"
 #include "shardkit/transfer/element_range.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "shardkit/collective/agreement.h"
-#include "shardkit/distributed/form_message.h"
 #include "shardkit/collective/message.h"
+#include "shardkit/distributed/form_message.h"
 #include "shardkit/distributed/scatter_boxes_internal.h"
 #include "shardkit/distributed/targets_internal.h"
 #include "shardkit/state/memory.h"
@@ -224,8 +224,8 @@ Result<std::vector<Target>> carry_out(Result<Work> work, std::span<const NamedTe
   return *std::move(mine);
 }
 
-Result<Work> prepared(const Dict& full, std::span<const NamedTensorInfo> tensors,
-                      std::size_t large, const Dict& local, const ProcessGroup& group) {
+Result<Work> prepared(const Dict& full, std::span<const NamedTensorInfo> tensors, std::size_t large,
+                      const Dict& local, const ProcessGroup& group) {
   Work work;
   SHARDKIT_TRY(work.prepare(group.rank() == 0 ? &full : nullptr, tensors, large, local, group));
   return work;
@@ -250,8 +250,8 @@ Status broadcast_tensors(const Dict& full, std::span<const NamedTensorInfo> tens
                   exchange_messages(group, group.rank() == 0 ? infos : std::string()));
   Result<Work> work = prepared(full, tensors, tensors.size(), local, group);
   if (messages[0] != infos)
-    work = Error(ErrorCode::kInvalidArgument,
-                 "the tensors to be broadcast are not those of rank 0");
+    work =
+        Error(ErrorCode::kInvalidArgument, "the tensors to be broadcast are not those of rank 0");
   SHARDKIT_ASSIGN(auto targets, carry_out(std::move(work), tensors, tensors.size(), {}, group));
   internal::install(std::move(targets), local);
   return {};
@@ -262,9 +262,9 @@ Status broadcast_state_dict(const Dict& full, Dict& local, ProcessGroup& group,
   SHARDKIT_ASSIGN(const auto messages,
                   exchange_messages(group, group.rank() == 0 ? describe(full) : std::string()));
   Result<Described> described = read_description(messages[0]);
-  Result<Work> work = described.ok() ? prepared(full, described->tensors, described->large, local,
-                                                group)
-                                     : Result<Work>(described.error());
+  Result<Work> work = described.ok()
+                          ? prepared(full, described->tensors, described->large, local, group)
+                          : Result<Work>(described.error());
   if (!described.ok()) described = Described();
   SHARDKIT_ASSIGN(auto targets, carry_out(std::move(work), described->tensors, described->large,
                                           described->small, group));

@@ -259,8 +259,8 @@ TEST(Broadcast, ValuesThatAreNoTensors) {
   expect_all_ok(3, [&](ProcessGroup& group) -> Status {
     Dict full;
     if (group.rank() == 0)
-      full = make_dict(
-          {{"nested", nested}, {"step", std::int64_t{12}}, {"absent", std::int64_t{1}}});
+      full =
+          make_dict({{"nested", nested}, {"step", std::int64_t{12}}, {"absent", std::int64_t{1}}});
     Dict local = make_dict({{"step", float_tensor({1}, {0})}, {"nested", None{}}, {"own", true}});
     SHARDKIT_TRY(broadcast_state_dict(full, local, group));
     EXPECT_EQ(local.items.size(), 3u);
@@ -282,9 +282,8 @@ TEST(Broadcast, TensorsWithoutDimensions) {
     if (group.rank() == 0)
       full = make_dict({{"a", seven}, {"b", seven}, {"c", seven}, {"d", seven}});
     const Tensor plain = float_tensor({}, {0});
-    Dict local = make_dict({{"a", plain},
-                            {"b", DTensor{float_tensor({}, {0}), sharding}},
-                            {"c", None{}}});
+    Dict local =
+        make_dict({{"a", plain}, {"b", DTensor{float_tensor({}, {0}), sharding}}, {"c", None{}}});
     SHARDKIT_TRY(broadcast_state_dict(full, local, group));
     EXPECT_EQ(floats(plain), std::vector<float>{7});
     EXPECT_EQ(floats(entry<DTensor>(local, "b").local), std::vector<float>{7});
@@ -322,9 +321,9 @@ TEST(Broadcast, Rank0OfTheGroup) {
     if (!group) return {};
     Dict full;
     if (world.rank() == 2) full = make_dict({{"w", float_tensor({3}, {1, 2, 3})}});
-    Dict local = make_dict({{"w", empty_dtensor(DType::kFloat32,
-                                                make_sharding({2}, {0, 1}, {Shard{0}}, {3}),
-                                                group->rank())}});
+    Dict local =
+        make_dict({{"w", empty_dtensor(DType::kFloat32, make_sharding({2}, {0, 1}, {Shard{0}}, {3}),
+                                       group->rank())}});
     SHARDKIT_TRY(broadcast_state_dict(full, local, *group));
     EXPECT_EQ(floats(entry<DTensor>(local, "w").local),
               world.rank() == 2 ? (std::vector<float>{1, 2}) : std::vector<float>{3});
@@ -345,29 +344,44 @@ TEST(Broadcast, TensorsByName) {
   };
   const Dict full = make_dict({{"v", whole}, {"w", whole}});
   expect_all_ok(3, [&](ProcessGroup& group) { return broadcast(group, infos, full); });
-  expect_all_fail(3, [&](ProcessGroup& group) {
-    return broadcast(group, std::span(infos).first(group.rank() == 2 ? 1 : 2), full);
-  }, kInvalid, "rank 2: the tensors to be broadcast are not those of rank 0");
-  expect_all_fail(2, [&](ProcessGroup& group) {
-    return broadcast(group, infos, make_dict({{"w", whole}}));
-  }, ErrorCode::kNotFound, "rank 0: the full state has no such key: tensor 'v'");
-  expect_all_fail(2, [&](ProcessGroup& group) {
-    return broadcast(group, infos, make_dict({{"w", whole}, {"v", float_tensor({1}, {1})}}));
-  }, kInvalid, "not what was told of it: tensor 'v', expected float32[3], found float32[1]");
-  expect_all_fail(2, [&](ProcessGroup& group) {
-    return broadcast(group, infos, make_dict({{"w", whole}, {"v", None{}}}));
-  }, kInvalid, "whole tensors: tensor 'v', found None");
+  expect_all_fail(
+      3,
+      [&](ProcessGroup& group) {
+        return broadcast(group, std::span(infos).first(group.rank() == 2 ? 1 : 2), full);
+      },
+      kInvalid, "rank 2: the tensors to be broadcast are not those of rank 0");
+  expect_all_fail(
+      2,
+      [&](ProcessGroup& group) {
+        return broadcast(group, infos, make_dict({{"w", whole}}));
+      },
+      ErrorCode::kNotFound, "rank 0: the full state has no such key: tensor 'v'");
+  expect_all_fail(
+      2,
+      [&](ProcessGroup& group) {
+        return broadcast(group, infos, make_dict({{"w", whole}, {"v", float_tensor({1}, {1})}}));
+      },
+      kInvalid, "not what was told of it: tensor 'v', expected float32[3], found float32[1]");
+  expect_all_fail(
+      2,
+      [&](ProcessGroup& group) {
+        return broadcast(group, infos, make_dict({{"w", whole}, {"v", None{}}}));
+      },
+      kInvalid, "whole tensors: tensor 'v', found None");
 }
 
 /// Rank 0 has `full`, rank 1 the local entry `bad`, the others nothing.
 void expect_refused(const Value& full, const Value& bad, ErrorCode code, const std::string& text) {
-  expect_all_fail(3, [&](ProcessGroup& group) {
-    Dict whole;
-    if (group.rank() == 0) whole = make_dict({{"w", full}});
-    Dict local;
-    if (group.rank() == 1) local = make_dict({{"w", bad}});
-    return broadcast_state_dict(whole, local, group);
-  }, code, text);
+  expect_all_fail(
+      3,
+      [&](ProcessGroup& group) {
+        Dict whole;
+        if (group.rank() == 0) whole = make_dict({{"w", full}});
+        Dict local;
+        if (group.rank() == 1) local = make_dict({{"w", bad}});
+        return broadcast_state_dict(whole, local, group);
+      },
+      code, text);
 }
 
 TEST(Broadcast, Refusals) {
@@ -389,12 +403,15 @@ TEST(Broadcast, Refusals) {
                  kInvalid, "found DTensor");
   expect_refused(List{{Value(meta_tensor(DType::kFloat32, {4}))}}, local, kInvalid, "no bytes");
   EXPECT_EQ(floats(local), (std::vector<float>{0, 0, 0, 0}));
-  expect_all_fail(2, [](ProcessGroup& group) {
-    Dict full;
-    full.items.emplace_back(Value(true), Value(true));
-    Dict nothing;
-    return broadcast_state_dict(group.rank() == 0 ? full : Dict(), nothing, group);
-  }, kInvalid, "rank 0: a key of the full state is no text: found bool");
+  expect_all_fail(
+      2,
+      [](ProcessGroup& group) {
+        Dict full;
+        full.items.emplace_back(Value(true), Value(true));
+        Dict nothing;
+        return broadcast_state_dict(group.rank() == 0 ? full : Dict(), nothing, group);
+      },
+      kInvalid, "rank 0: a key of the full state is no text: found bool");
 }
 
 // Rank 0 keeps no 'b', but rank 1 does, and would get what rank 0 writes over it.
@@ -422,8 +439,8 @@ TEST(Broadcast, ATargetMayNotOverlapATensorThatAnotherRankIsSent) {
     };
   };
   expect_all_ok(2, broadcast(make_dict({{"a", view({4}, 0)}})));
-  expect_all_ok(2, broadcast(make_dict({{"a", view({4}, 0)}, {"b", view({4}, 4)},
-                                        {"c", view({}, 0)}})));
+  expect_all_ok(
+      2, broadcast(make_dict({{"a", view({4}, 0)}, {"b", view({4}, 4)}, {"c", view({}, 0)}})));
   const std::string text = "rank 0: a tensor to be written overlaps the one to be copied: tensor ";
   expect_all_fail(2, broadcast(make_dict({{"a", view({4}, 4)}})), kInvalid, text + "'b'");
   expect_all_fail(2, broadcast(make_dict({{"a", view({4}, 1)}})), kInvalid, text + "'a'");
@@ -437,12 +454,11 @@ TEST(Broadcast, TiedTensorsMustBeFilledWithTheSame) {
     return [head](ProcessGroup& group) -> Status {
       Dict full;
       if (group.rank() == 0)
-        full = make_dict({{"embedding", float_tensor({4}, {1, 2, 3, 4})},
-                          {"head", float_tensor({4}, head)}});
+        full = make_dict(
+            {{"embedding", float_tensor({4}, {1, 2, 3, 4})}, {"head", float_tensor({4}, head)}});
       Dict local;
       if (group.rank() > 0) {
-        const DTensor tied{float_tensor({2}, {0, 0}),
-                           make_sharding({2}, {1, 2}, {Shard{0}}, {4})};
+        const DTensor tied{float_tensor({2}, {0, 0}), make_sharding({2}, {1, 2}, {Shard{0}}, {4})};
         local = make_dict({{"head", tied}, {"embedding", tied}});
       }
       SHARDKIT_TRY(broadcast_state_dict(full, local, group));
@@ -466,19 +482,22 @@ TEST(Broadcast, RanksOfAMeshThatDisagree) {
     return make_sharding({2}, {0, 1}, {placement}, {4});
   };
   const std::vector<Value> others{
-      empty_dtensor(DType::kFloat32, sharding(Replicate{}), 1),
-      float_tensor({4}, {0, 0, 0, 0}),
+      empty_dtensor(DType::kFloat32, sharding(Replicate{}), 1), float_tensor({4}, {0, 0, 0, 0}),
       empty_dtensor(DType::kFloat32, make_sharding({1}, {1}, {Shard{0}}, {4}), 1)};
   const char* texts[] = {"placements", "DTensor against Tensor", "mesh"};
   for (std::size_t i = 0; i < others.size(); ++i)
-    expect_all_fail(2, [&](ProcessGroup& group) {
-      Dict full;
-      if (group.rank() == 0) full = make_dict({{"w", float_tensor({4}, {1, 2, 3, 4})}});
-      Dict local = make_dict(
-          {{"w", group.rank() == 0 ? Value(empty_dtensor(DType::kFloat32, sharding(Shard{0}), 0))
+    expect_all_fail(
+        2,
+        [&](ProcessGroup& group) {
+          Dict full;
+          if (group.rank() == 0) full = make_dict({{"w", float_tensor({4}, {1, 2, 3, 4})}});
+          Dict local =
+              make_dict({{"w", group.rank() == 0
+                                   ? Value(empty_dtensor(DType::kFloat32, sharding(Shard{0}), 0))
                                    : others[i]}});
-      return broadcast_state_dict(full, local, group);
-    }, kInvalid, texts[i]);
+          return broadcast_state_dict(full, local, group);
+        },
+        kInvalid, texts[i]);
 }
 
 TEST(Broadcast, MessagesThatRank0DoesNotSend) {
@@ -489,29 +508,34 @@ TEST(Broadcast, MessagesThatRank0DoesNotSend) {
       {no_text, "a key is no text"},
       {make_dict({{"s", float_tensor({}, {1})}}), "elements are missing: tensor 's'"}};
   for (const auto& [full, text] : cases)
-    expect_all_fail(2, [&full = full](ProcessGroup& group) -> Status {
-      Dict local;
-      if (group.rank() == 1) return broadcast_state_dict({}, local, group);
-      MessageWriter message;
-      message.put(encode_form(full));
-      message.put("abc");  // elements
-      SHARDKIT_TRY(exchange_messages(group, std::move(message).take()));
-      return agree_on_status(group, {});
-    }, ErrorCode::kPeer, "rank 1: a message of rank 0 is damaged: " + text);
+    expect_all_fail(
+        2,
+        [&full = full](ProcessGroup& group) -> Status {
+          Dict local;
+          if (group.rank() == 1) return broadcast_state_dict({}, local, group);
+          MessageWriter message;
+          message.put(encode_form(full));
+          message.put("abc");  // elements
+          SHARDKIT_TRY(exchange_messages(group, std::move(message).take()));
+          return agree_on_status(group, {});
+        },
+        ErrorCode::kPeer, "rank 1: a message of rank 0 is damaged: " + text);
 }
 
 TEST(Broadcast, ARankThatIsLateOrGoneIsAnErrorOnAll) {
   const auto ranks = [](bool late) {
-    return run_ranks(3, [late](ProcessGroup& group) -> Status {
-      if (group.rank() == 2 && !late) return {};
-      if (group.rank() == 2) std::this_thread::sleep_for(std::chrono::seconds(1));
-      Dict full;
-      if (group.rank() == 0) full = make_dict({{"w", float_tensor({1}, {1})}});
-      Dict local = make_dict({{"w", meta_tensor(DType::kFloat32, {1})}});
-      const Status status = broadcast_state_dict(full, local, group);
-      EXPECT_TRUE(entry<Tensor>(local, "w").storage->is_meta());
-      return status;
-    }, {std::chrono::milliseconds(late ? 100 : 20000)});
+    return run_ranks(3,
+                     [late](ProcessGroup& group) -> Status {
+                       if (group.rank() == 2 && !late) return {};
+                       if (group.rank() == 2) std::this_thread::sleep_for(std::chrono::seconds(1));
+                       Dict full;
+                       if (group.rank() == 0) full = make_dict({{"w", float_tensor({1}, {1})}});
+                       Dict local = make_dict({{"w", meta_tensor(DType::kFloat32, {1})}});
+                       const Status status = broadcast_state_dict(full, local, group);
+                       EXPECT_TRUE(entry<Tensor>(local, "w").storage->is_meta());
+                       return status;
+                     },
+                     {std::chrono::milliseconds(late ? 100 : 20000)});
   };
   for (const bool late : {false, true}) {
     const auto statuses = ranks(late);

@@ -18,9 +18,9 @@ class CountingGroup : public ProcessGroup {
 
  private:
   Status run(const CollectiveCall& call, TimePoint) override {
-    const std::span<std::byte> mine =
-        call.root < 0 ? std::span<std::byte>()
-                      : call.received_from(static_cast<std::size_t>(call.root));
+    const std::span<std::byte> mine = call.root < 0
+                                          ? std::span<std::byte>()
+                                          : call.received_from(static_cast<std::size_t>(call.root));
     switch (call.op) {
       case CollectiveOp::kScatter:
         bytes_ += mine.size();
@@ -29,8 +29,7 @@ class CountingGroup : public ProcessGroup {
       case CollectiveOp::kAllGather:
         return group_.all_gather(call.send.empty() ? std::span<const std::byte>() : call.send[0],
                                  call.receive);
-      default:
-        return Error(ErrorCode::kInternal, "the counting group knows no such call");
+      default: return Error(ErrorCode::kInternal, "the counting group knows no such call");
     }
   }
   Result<std::unique_ptr<ProcessGroup>> run_split(const CollectiveCall&, TimePoint) override {

@@ -25,8 +25,8 @@ struct Work {
 
   Status find_targets(const Dict& local, const internal::KeyIndex& keys,
                       const ProcessGroup& group) {
-    SHARDKIT_ASSIGN(targets, internal::find_targets(local, keys, tensors, group,
-                                                    internal::DTypes::kEqual));
+    SHARDKIT_ASSIGN(targets,
+                    internal::find_targets(local, keys, tensors, group, internal::DTypes::kEqual));
     SHARDKIT_TRY(internal::check_sources(sources, targets, tensors));
     return internal::check_twin_sources(sources, targets, tensors);
   }
@@ -86,8 +86,7 @@ Status carry_out(Result<Work> work, Dict& local, ProcessGroup& group) {
   for (const Target& target : *mine) {
     const Tensor& source = work->sources[target.tensor];
     if (is_same_view(source, target.local())) continue;
-    internal::copy_boxes(source, joint.boxes(tensors[target.tensor], group.rank()),
-                         target.local());
+    internal::copy_boxes(source, joint.boxes(tensors[target.tensor], group.rank()), target.local());
   }
   internal::install(*std::move(mine), local);
   const auto keys = internal::index_keys(local);

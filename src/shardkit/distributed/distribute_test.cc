@@ -35,13 +35,13 @@ std::vector<std::int64_t> ranks_below(std::int64_t n) {
 std::vector<std::vector<float>> kept(Dims mesh, std::vector<Placement> placements,
                                      std::int64_t rows, CutOrder order = CutOrder::kSpec) {
   const std::int64_t size = *element_count(mesh);
-  const auto sharding = make_sharding(std::move(mesh), ranks_below(size), std::move(placements),
-                                      {rows});
+  const auto sharding =
+      make_sharding(std::move(mesh), ranks_below(size), std::move(placements), {rows});
   std::vector<std::vector<float>> parts(static_cast<std::size_t>(size));
   for (const bool meta : {false, true})
     expect_all_ok(static_cast<int>(size), [&](ProcessGroup& group) -> Status {
-      Dict local = make_dict(
-          {{"w", empty_dtensor(DType::kFloat32, sharding, group.rank(), meta, order)}});
+      Dict local =
+          make_dict({{"w", empty_dtensor(DType::kFloat32, sharding, group.rank(), meta, order)}});
       SHARDKIT_TRY(distribute_state_dict(make_dict({{"w", counting(rows)}}), local, group));
       auto& part = parts[static_cast<std::size_t>(group.rank())];
       const auto values = floats(entry<DTensor>(local, "w").local);
@@ -137,9 +137,8 @@ TEST(Distribute, ScalarsFindTheirTargets) {
   expect_all_ok(2, [](ProcessGroup& group) -> Status {
     const auto sharding = make_sharding({2}, {0, 1}, {Replicate{}}, {});
     const Tensor plain = float_tensor({}, {1});
-    Dict local = make_dict({{"a", plain},
-                            {"b", DTensor{float_tensor({}, {1}), sharding}},
-                            {"c", None{}}});
+    Dict local =
+        make_dict({{"a", plain}, {"b", DTensor{float_tensor({}, {1}), sharding}}, {"c", None{}}});
     const Tensor five = float_tensor({}, {5});
     const Dict full = make_dict({{"a", five}, {"b", five}, {"c", five}});
     SHARDKIT_TRY(distribute_state_dict(full, local, group));
@@ -223,18 +222,21 @@ TEST(Distribute, TiedTensorsMustBeFilledWithTheSame) {
                   "rank 1: the local tensor lies in the memory of 'embedding', which is filled "
                   "with other elements: tensor 'head'");
   EXPECT_EQ(floats(tied), (std::vector<float>{9, 9, 9, 9}));
-  expect_all_ok(2, distribute(make_dict({{"embedding", counting(4)}, {"head", counting(4)}}),
-                              tied));
+  expect_all_ok(2,
+                distribute(make_dict({{"embedding", counting(4)}, {"head", counting(4)}}), tied));
   EXPECT_EQ(floats(tied), (std::vector<float>{0, 1, 2, 3}));
 }
 
 /// Rank 1's local entry is bad, rank 0's is not; all ranks get the error, and nothing is written.
 void expect_refused(const Value& full, const Value& bad, ErrorCode code, const std::string& text) {
   const Tensor untouched = counting(4);
-  expect_all_fail(2, [&](ProcessGroup& group) {
-    Dict local = make_dict({{"w", group.rank() == 0 ? Value(untouched) : bad}});
-    return distribute_state_dict(make_dict({{"w", full}}), local, group);
-  }, code, text);
+  expect_all_fail(
+      2,
+      [&](ProcessGroup& group) {
+        Dict local = make_dict({{"w", group.rank() == 0 ? Value(untouched) : bad}});
+        return distribute_state_dict(make_dict({{"w", full}}), local, group);
+      },
+      code, text);
   EXPECT_EQ(floats(untouched), (std::vector<float>{0, 1, 2, 3}));
 }
 
@@ -268,8 +270,8 @@ TEST(Distribute, Refusals) {
   expanded.strides = {0};
   expect_refused(whole, expanded, kInvalid, "elements of the tensor to be written share memory");
   Tensor in_file = counting(4);
-  in_file.storage = std::make_shared<const Storage>(
-      FileRange{std::make_shared<const std::string>("f"), 0}, 16);
+  in_file.storage =
+      std::make_shared<const Storage>(FileRange{std::make_shared<const std::string>("f"), 0}, 16);
   expect_refused(whole, in_file, kInvalid, "lies in a file");
   expect_refused(in_file, counting(4), kInvalid, "lies in a file");
   expect_refused(meta_tensor(DType::kFloat32, {4}), counting(4), kInvalid, "has no bytes (meta)");
@@ -283,20 +285,26 @@ TEST(Distribute, Refusals) {
 }
 
 TEST(Distribute, AKeyThatIsNoText) {
-  expect_all_fail(2, [](ProcessGroup& group) {
-    Dict full;
-    full.items.emplace_back(Value(std::int64_t{3}), Value(counting(4)));
-    Dict local;
-    return distribute_state_dict(full, local, group);
-  }, kInvalid, "a key of the full state is no text: found int");
+  expect_all_fail(
+      2,
+      [](ProcessGroup& group) {
+        Dict full;
+        full.items.emplace_back(Value(std::int64_t{3}), Value(counting(4)));
+        Dict local;
+        return distribute_state_dict(full, local, group);
+      },
+      kInvalid, "a key of the full state is no text: found int");
 }
 
 TEST(Distribute, ARankThatDoesNotComeIsAnErrorInTime) {
-  const auto statuses = run_ranks(3, [](ProcessGroup& group) -> Status {
-    if (group.rank() == 2) return {};
-    Dict local = make_dict({{"w", counting(4)}});
-    return distribute_state_dict(make_dict({{"w", counting(4)}}), local, group);
-  }, {std::chrono::seconds(20)});
+  const auto statuses =
+      run_ranks(3,
+                [](ProcessGroup& group) -> Status {
+                  if (group.rank() == 2) return {};
+                  Dict local = make_dict({{"w", counting(4)}});
+                  return distribute_state_dict(make_dict({{"w", counting(4)}}), local, group);
+                },
+                {std::chrono::seconds(20)});
   for (const std::size_t rank : {0u, 1u})
     EXPECT_THAT(statuses[rank], testing::Fails(ErrorCode::kPeer, "rank 2"));
 }

@@ -1,6 +1,4 @@
 // Deciding by the local shapes of all members.
-#include "shardkit/distributed/dtensor_layout_internal.h"
-
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -8,6 +6,7 @@
 #include "shardkit/base/checked_math.h"
 #include "shardkit/checkpoint/rank_order.h"
 #include "shardkit/checkpoint/read_alike.h"
+#include "shardkit/distributed/dtensor_layout_internal.h"
 #include "shardkit/transfer/element_range.h"
 
 namespace shardkit::internal {
@@ -57,8 +56,8 @@ Result<DTensorLayout> DTensorLayout::decide(std::shared_ptr<const Sharding> shar
   SHARDKIT_ASSIGN(const RankOrder rank_order, decide_rank_order(sharding, local_shapes));
   std::vector<LocalShape> known;
   for (std::size_t i = 0; i < local_shapes.size(); ++i)
-    known.push_back({shard_coordinate(*sharding, sharding->mesh->ranks()[i], rank_order),
-                     local_shapes[i]});
+    known.push_back(
+        {shard_coordinate(*sharding, sharding->mesh->ranks()[i], rank_order), local_shapes[i]});
   DTensorLayout layout;
   SHARDKIT_ASSIGN(layout.order_, decide_cut_order(*sharding, known));
   SHARDKIT_ASSIGN(layout.mesh_, as_held(*sharding, rank_order));

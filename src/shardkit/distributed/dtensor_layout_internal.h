@@ -19,9 +19,9 @@ class DTensorLayout {
   /// order of ranks they hold their shards (checkpoint/rank_order.h); where the shapes do not tell,
   /// that of the process groups, by which PyTorch's full_tensor() gathers.
   ///
-  /// But PyTorch gathers and reduces one mesh dimension after the other, along the lines of the mesh
-  /// array. If a line's ranks hold shards of another dimension that is still to be gathered, its
-  /// ranks end with different tensors. Then shapes alone can tell.
+  /// But PyTorch gathers and reduces one mesh dimension after the other, along the lines of the
+  /// mesh array. If a line's ranks hold shards of another dimension that is still to be gathered,
+  /// its ranks end with different tensors. Then shapes alone can tell.
   ///
   /// @param sharding      REQUIRES: check_sharding(*sharding).ok()
   /// @param local_shapes  in the order of the mesh's ranks; believed in nothing
@@ -34,8 +34,8 @@ class DTensorLayout {
   std::vector<BoxPair> boxes(std::int64_t rank) const;
 
   /// The mesh as its members hold the tensor: each stands at the coordinate by which it was given
-  /// its shard. Its lines along Partial dimensions hold addends of the same elements. The sharding's
-  /// own mesh, unless its ranks do not count upwards.
+  /// its shard. Its lines along Partial dimensions hold addends of the same elements. The
+  /// sharding's own mesh, unless its ranks do not count upwards.
   const std::shared_ptr<const DeviceMesh>& mesh() const { return mesh_; }
 
  private:

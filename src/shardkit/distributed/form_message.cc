@@ -17,8 +17,21 @@ namespace {
 constexpr int kMaxDepth = 1000;
 
 enum class Kind : std::int64_t {
-  kNone, kBool, kInt, kBigInt, kFloat, kText, kBytes, kList, kTuple, kSet, kDict, kTensor, kDTensor,
-  kShardedTensor, kOpaque,
+  kNone,
+  kBool,
+  kInt,
+  kBigInt,
+  kFloat,
+  kText,
+  kBytes,
+  kList,
+  kTuple,
+  kSet,
+  kDict,
+  kTensor,
+  kDTensor,
+  kShardedTensor,
+  kOpaque,
 };
 
 class FormEncoder {
@@ -239,8 +252,7 @@ class FormDecoder {
     const auto bytes = numel ? checked_mul(*numel, item_bytes(tensor.dtype)) : std::nullopt;
     if (!bytes) return damaged("no tensor can have the shape " + to_string(tensor.shape));
     tensor.strides = contiguous_strides(tensor.shape);
-    tensor.storage =
-        std::make_shared<const Storage>(NoBytes(), static_cast<std::uint64_t>(*bytes));
+    tensor.storage = std::make_shared<const Storage>(NoBytes(), static_cast<std::uint64_t>(*bytes));
     return tensor;
   }
 

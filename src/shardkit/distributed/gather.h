@@ -22,10 +22,10 @@ namespace shardkit {
 // No rank waits longer than the group's timeout for another that failed.
 
 struct GatherOptions {
-  std::string device = "cpu";       ///< as in IterateOptions
-  bool cpu_offload = false;         ///< as in IterateOptions: what is in CPU memory stays there
-  std::vector<int> ranks_only = {}; ///< ranks of the group that get the result; empty: all
-  bool type_check = true;           ///< as in IterateOptions
+  std::string device = "cpu";        ///< as in IterateOptions
+  bool cpu_offload = false;          ///< as in IterateOptions: what is in CPU memory stays there
+  std::vector<int> ranks_only = {};  ///< ranks of the group that get the result; empty: all
+  bool type_check = true;            ///< as in IterateOptions
 };
 
 /// The same state with whole tensors (torch 2.13, torch/distributed/_state_dict_utils.py,

@@ -1,11 +1,10 @@
 // The proof, the call, and the copies out of what could not be received in place.
-#include "shardkit/distributed/gather_boxes_internal.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "shardkit/base/checked_math.h"
 #include "shardkit/distributed/box_run_internal.h"
+#include "shardkit/distributed/gather_boxes_internal.h"
 #include "shardkit/layout/tiling.h"
 #include "shardkit/tensor/strided_copy.h"
 #include "shardkit/transfer/element_range.h"

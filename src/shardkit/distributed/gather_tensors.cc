@@ -1,6 +1,4 @@
 // First everything that can fail on one rank alone, then the calls that move elements.
-#include "shardkit/distributed/gather_tensors_internal.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,6 +13,7 @@
 #include "shardkit/distributed/box_run_internal.h"
 #include "shardkit/distributed/dtensor_layout_internal.h"
 #include "shardkit/distributed/gather_boxes_internal.h"
+#include "shardkit/distributed/gather_tensors_internal.h"
 #include "shardkit/distributed/mesh_groups.h"
 #include "shardkit/distributed/reduce_addends_internal.h"
 #include "shardkit/state/memory.h"
@@ -36,8 +35,8 @@ struct Job {
   std::optional<Reduction> reduction;
   std::optional<BoxGather> gather;
   std::size_t rank_in_gather = 0;
-  bool wants = false;           // this rank gets the result
-  std::vector<Tensor> mine;     // local tensors
+  bool wants = false;        // this rank gets the result
+  std::vector<Tensor> mine;  // local tensors
   Tensor result;
   std::int64_t mine_bytes = 0;  // of all local tensors, dense
 };
@@ -129,8 +128,8 @@ Status Gathering::plan_dtensor(const StatePath& path, const DTensor& tensor,
   std::vector<HeldParts> parts;
   for (const int rank : ranks) {
     const auto at = std::find(mesh.ranks().begin(), mesh.ranks().end(), rank);
-    parts.push_back({{shapes[static_cast<std::size_t>(at - mesh.ranks().begin())],
-                      layout.boxes(rank)}});
+    parts.push_back(
+        {{shapes[static_cast<std::size_t>(at - mesh.ranks().begin())], layout.boxes(rank)}});
     if (rank == group_.rank()) job.rank_in_gather = parts.size() - 1;
   }
   SHARDKIT_ASSIGN(job.gather, BoxGather::make(tensor.local.dtype, sharding.shape, std::move(parts),
@@ -177,8 +176,8 @@ Status Gathering::plan_sharded(const StatePath& path, const ShardedTensor& tenso
   }
   for (const auto& shard : tensor.local_shards) job.mine.push_back(shard.tensor);
   job.rank_in_gather = static_cast<std::size_t>(group_.rank());
-  SHARDKIT_ASSIGN(job.gather, BoxGather::make(tensor.dtype, tensor.shape, std::move(parts),
-                                              who_wants(ranks)));
+  SHARDKIT_ASSIGN(job.gather,
+                  BoxGather::make(tensor.dtype, tensor.shape, std::move(parts), who_wants(ranks)));
   return make_room(job, tensor.dtype, tensor.shape);
 }
 
@@ -286,8 +285,7 @@ Result<std::vector<Tensor>> gather_tensors(Result<std::vector<TensorForm>> tenso
     if (Status status = check_in_memory(*tensors); !status.ok())
       tensors = std::move(status).error();
   SHARDKIT_ASSIGN(const JointForms joint,
-                  JointForms::exchange(group, tensors,
-                                       fmt::format("ranks_only {}", ranks_only)));
+                  JointForms::exchange(group, tensors, fmt::format("ranks_only {}", ranks_only)));
   Gathering gathering(group, ranks_only);
   Result<std::vector<MeshGroups::Request>> requests = std::vector<MeshGroups::Request>();
   if (Status status = gathering.plan(*tensors, joint); status.ok()) {

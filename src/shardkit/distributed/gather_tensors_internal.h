@@ -17,7 +17,6 @@ namespace shardkit::internal {
 /// @return in the order of `tensors`. On ranks that get no result, what is gathered has no storage;
 ///         a DTensor of which nothing is to be moved is its local tensor everywhere
 Result<std::vector<Tensor>> gather_tensors(Result<std::vector<TensorForm>> tensors,
-                                           ProcessGroup& group,
-                                           const std::vector<int>& ranks_only);
+                                           ProcessGroup& group, const std::vector<int>& ranks_only);
 
 }  // namespace shardkit::internal

@@ -141,12 +141,15 @@ TEST(GatherStateDict, AddendsAreReducedWithThoseWhoHoldTheSameElements) {
 TEST(GatherStateDict, AMeshWhoseRanksReadDifferentTensorsInPyTorchIsRefused) {
   for (const Placement& placement : {Placement(Partial{ReduceOp::kSum}), Placement(Shard{0})}) {
     const bool adds = std::holds_alternative<Partial>(placement);
-    const auto sharding = make_sharding({2, 2}, {0, 3, 1, 2}, {Shard{0}, placement},
-                                        {adds ? 2 : 4});
-    expect_all_fail(4, [&](ProcessGroup& group) -> Status {
-      std::vector<float> gathered;
-      return gather_power(sharding, group, gathered);
-    }, kIncomplete, "tensor 'w'");
+    const auto sharding =
+        make_sharding({2, 2}, {0, 3, 1, 2}, {Shard{0}, placement}, {adds ? 2 : 4});
+    expect_all_fail(
+        4,
+        [&](ProcessGroup& group) -> Status {
+          std::vector<float> gathered;
+          return gather_power(sharding, group, gathered);
+        },
+        kIncomplete, "tensor 'w'");
   }
   // Uneven shards tell, and a tensor without elements is the same in any order.
   expect_gathered(4, make_sharding({2, 2}, {0, 3, 1, 2}, {Shard{0}, Replicate{}}, {3}));
@@ -156,8 +159,7 @@ TEST(GatherStateDict, AMeshWhoseRanksReadDifferentTensorsInPyTorchIsRefused) {
 
 // What FSDP2 makes of a tensor-parallel parameter, whose rows its first dimension cuts last.
 TEST(GatherStateDict, StridedShardsAreReadInTheOrderInWhichTheyWereCut) {
-  const auto sharding =
-      make_sharding({2, 2}, {0, 3, 1, 2}, {StridedShard{0, 2}, Shard{0}}, {4});
+  const auto sharding = make_sharding({2, 2}, {0, 3, 1, 2}, {StridedShard{0, 2}, Shard{0}}, {4});
   expect_all_ok(4, [&](ProcessGroup& group) -> Status {
     std::vector<float> gathered;
     SHARDKIT_TRY(gather_power(sharding, group, gathered));
@@ -175,8 +177,8 @@ TEST(GatherStateDict, RanksWithDifferentSubmeshesAndOrdersOfKeys) {
     const auto line = make_sharding({2}, {row, row + 1}, {Shard{0}}, {5});
     const Value w = part_of(whole, grid, *grid->mesh->coordinate_of(group.rank()));
     const Value v = part_of(other, line, {group.rank() % 2});
-    const Value state = group.rank() == 2 ? make_dict({{"w", w}, {"v", v}})
-                                          : make_dict({{"v", v}, {"w", w}});
+    const Value state =
+        group.rank() == 2 ? make_dict({{"w", w}, {"v", v}}) : make_dict({{"v", v}, {"w", w}});
     SHARDKIT_ASSIGN(const Value made, gather_state_dict(state, group));
     EXPECT_EQ(dense_bytes(entry<Tensor>(*made.get_if<Dict>(), "w")), dense_bytes(whole));
     EXPECT_EQ(dense_bytes(entry<Tensor>(*made.get_if<Dict>(), "v")), dense_bytes(other));
@@ -187,15 +189,17 @@ TEST(GatherStateDict, RanksWithDifferentSubmeshesAndOrdersOfKeys) {
 // A key may hold what stands between the parts of a path.
 TEST(GatherStateDict, PathsThatLookAlikeAreNotTakenForOne) {
   const auto sharding = make_sharding({2}, {0, 1}, {Shard{0}}, {2});
-  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
-    const DTensor part{float_tensor({1}, {1}), sharding};
-    const Dict inner = make_dict({{"c", part}});
-    const Value state = group.rank() == 0
-                            ? Value(make_dict({{"a", make_dict({{"b", inner}})}}))
-                            : Value(make_dict({{"a', 'b", inner}}));
-    SHARDKIT_TRY(gather_state_dict(state, group));
-    return {};
-  }, ErrorCode::kInvalidArgument, "has no tensor there, which rank");
+  expect_all_fail(
+      2,
+      [&](ProcessGroup& group) -> Status {
+        const DTensor part{float_tensor({1}, {1}), sharding};
+        const Dict inner = make_dict({{"c", part}});
+        const Value state = group.rank() == 0 ? Value(make_dict({{"a", make_dict({{"b", inner}})}}))
+                                              : Value(make_dict({{"a', 'b", inner}}));
+        SHARDKIT_TRY(gather_state_dict(state, group));
+        return {};
+      },
+      ErrorCode::kInvalidArgument, "has no tensor there, which rank");
 }
 
 TEST(GatherStateDict, LocalTensorsMayHaveAnyStrides) {
@@ -257,8 +261,7 @@ TEST(GatherStateDict, AddendsAreReducedInTheOrderOfRanksAndRoundedOnce) {
   EXPECT_THAT(gathered(ReduceOp::kMin, addends), ElementsAre(1, 2));
   EXPECT_THAT(gathered(ReduceOp::kProduct, addends), ElementsAre(4, 10));
   // ((1e8 + 1) - 1e8) is 0 in float32, and (1e8 - 1e8) + 1 is 1.
-  EXPECT_THAT(gathered(ReduceOp::kSum, {{1e8, 1e8}, {1, -1e8}, {-1e8, 1}}),
-              ElementsAre(0, 1));
+  EXPECT_THAT(gathered(ReduceOp::kSum, {{1e8, 1e8}, {1, -1e8}, {-1e8, 1}}), ElementsAre(0, 1));
 }
 
 // bfloat16: 256 + 1 rounds to 256, so that rounding after each addend would lose both ones.
@@ -275,16 +278,16 @@ TEST(GatherStateDict, SixteenBitAddendsAreSummedInFloat32) {
 }
 
 TEST(GatherStateDict, AddendsOfShards) {
-  const auto sharding = make_sharding(
-      {2, 2, 2}, {0, 1, 2, 3, 4, 5, 6, 7},
-      {Partial{ReduceOp::kSum}, Shard{0}, Partial{ReduceOp::kAvg}}, {3});
+  const auto sharding =
+      make_sharding({2, 2, 2}, {0, 1, 2, 3, 4, 5, 6, 7},
+                    {Partial{ReduceOp::kSum}, Shard{0}, Partial{ReduceOp::kAvg}}, {3});
   for (const std::vector<int>& ranks_only : {std::vector<int>{}, {5}}) {
     expect_all_ok(8, [&](ProcessGroup& group) -> Status {
       const Dims c = *sharding->mesh->coordinate_of(group.rank());
       const float base = static_cast<float>(1 + c[0] * 10 + c[2] * 100);
-      const DTensor part{c[1] == 0 ? float_tensor({2}, {base, base + 1})
-                                   : float_tensor({1}, {base + 2}),
-                         sharding};
+      const DTensor part{
+          c[1] == 0 ? float_tensor({2}, {base, base + 1}) : float_tensor({1}, {base + 2}),
+          sharding};
       GatherOptions options;
       options.ranks_only = ranks_only;
       SHARDKIT_ASSIGN(const Value made,
@@ -305,8 +308,8 @@ TEST(GatherStateDict, IntegersAreSummedButHaveNoAverage) {
   const auto state = [](int rank, ReduceOp op) {
     const auto sharding = make_sharding({2}, {0, 1}, {Partial{op}}, {1});
     return make_dict(
-        {{"w", DTensor{testing::make_tensor<std::int64_t>(DType::kInt64, {1}, {rank + 3}),
-                       sharding}}});
+        {{"w",
+          DTensor{testing::make_tensor<std::int64_t>(DType::kInt64, {1}, {rank + 3}), sharding}}});
   };
   expect_all_ok(2, [&](ProcessGroup& group) -> Status {
     SHARDKIT_ASSIGN(const Value made,
@@ -315,10 +318,13 @@ TEST(GatherStateDict, IntegersAreSummedButHaveNoAverage) {
               std::string("\7\0\0\0\0\0\0\0", 8));
     return {};
   });
-  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
-    SHARDKIT_TRY(gather_state_dict(state(group.rank(), ReduceOp::kAvg), group));
-    return {};
-  }, ErrorCode::kUnsupported, "tensor 'w'");
+  expect_all_fail(
+      2,
+      [&](ProcessGroup& group) -> Status {
+        SHARDKIT_TRY(gather_state_dict(state(group.rank(), ReduceOp::kAvg), group));
+        return {};
+      },
+      ErrorCode::kUnsupported, "tensor 'w'");
 }
 
 TEST(GatherStateDict, WhatIsWholeIsShared) {
@@ -328,10 +334,10 @@ TEST(GatherStateDict, WhatIsWholeIsShared) {
                           make_sharding({2}, {0, 1}, {Replicate{}}, {2})};
     const DTensor alone{float_tensor({2}, {5, 6}),
                         make_sharding({1}, {group.rank()}, {Shard{0}}, {2})};
-    const DTensor outside{float_tensor({0}, {}), make_sharding({1}, {1 - group.rank()},
-                                                               {Shard{0}}, {2})};
-    const Value state = make_dict({{"p", List{{plain, std::int64_t{1}}}}, {"r", replica},
-                                   {"a", alone}, {"o", outside}});
+    const DTensor outside{float_tensor({0}, {}),
+                          make_sharding({1}, {1 - group.rank()}, {Shard{0}}, {2})};
+    const Value state = make_dict(
+        {{"p", List{{plain, std::int64_t{1}}}}, {"r", replica}, {"a", alone}, {"o", outside}});
     SHARDKIT_ASSIGN(const Value made, gather_state_dict(state, group));
     const Dict& dict = *made.get_if<Dict>();
     EXPECT_EQ(entry<List>(dict, "p").items[0].get_if<Tensor>()->storage, plain.storage);
@@ -386,10 +392,9 @@ TEST(AllGatherShardedTensor, RowsAsFsdp1CutsThem) {
 
 TEST(AllGatherShardedTensor, AnyDimensionAnySizesAnyRanks) {
   expect_sharded_gathered(2, {2, 5}, {{{{0, 0}, {2, 1}}, 1}, {{{0, 1}, {2, 4}}, 0}});
-  expect_sharded_gathered(3, {4, 4}, {{{{0, 0}, {3, 2}}, 2},
-                                      {{{0, 2}, {1, 2}}, 0},
-                                      {{{1, 2}, {3, 2}}, 0},
-                                      {{{3, 0}, {1, 2}}, 1}});
+  expect_sharded_gathered(
+      3, {4, 4},
+      {{{{0, 0}, {3, 2}}, 2}, {{{0, 2}, {1, 2}}, 0}, {{{1, 2}, {3, 2}}, 0}, {{{3, 0}, {1, 2}}, 1}});
   expect_sharded_gathered(2, {5}, {{{{0}, {5}}, 1}, {{{6}, {0}}, 0}});
   expect_sharded_gathered(2, {0, 3}, {});
 }
@@ -397,30 +402,40 @@ TEST(AllGatherShardedTensor, AnyDimensionAnySizesAnyRanks) {
 TEST(AllGatherShardedTensor, ShardsThatDoNotCoverItAreRefused) {
   const Tensor whole = numbered_tensor(DType::kFloat32, {6}, 3);
   const auto fail_with = [&](const std::vector<ShardMetadata>& shards, const char* text) {
-    expect_all_fail(2, [&](ProcessGroup& group) -> Status {
-      SHARDKIT_TRY(all_gather_sharded_tensor(sharded({6}, shards, group.rank(), whole), group));
-      return {};
-    }, kIncomplete, text);
+    expect_all_fail(
+        2,
+        [&](ProcessGroup& group) -> Status {
+          SHARDKIT_TRY(all_gather_sharded_tensor(sharded({6}, shards, group.rank(), whole), group));
+          return {};
+        },
+        kIncomplete, text);
   };
   fail_with({{{{0}, {3}}, 0}, {{{4}, {2}}, 1}}, "");
   fail_with({{{{0}, {4}}, 0}, {{{3}, {3}}, 1}}, "");
-  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
-    auto tensor = sharded({6}, {{{{0}, {3}}, 0}, {{{3}, {3}}, 1}}, group.rank(), whole);
-    if (group.rank() == 1) tensor.local_shards[0].tensor.shape = {2};
-    SHARDKIT_TRY(all_gather_sharded_tensor(tensor, group));
-    return {};
-  }, kIncomplete, "rank 1's shard is not of the dtype and size its metadata says");
+  expect_all_fail(
+      2,
+      [&](ProcessGroup& group) -> Status {
+        auto tensor = sharded({6}, {{{{0}, {3}}, 0}, {{{3}, {3}}, 1}}, group.rank(), whole);
+        if (group.rank() == 1) tensor.local_shards[0].tensor.shape = {2};
+        SHARDKIT_TRY(all_gather_sharded_tensor(tensor, group));
+        return {};
+      },
+      kIncomplete, "rank 1's shard is not of the dtype and size its metadata says");
   // What the ranks hold covers the tensor, but is not what all of them say who holds.
-  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
-    auto tensor = sharded({6}, {{{{0}, {2}}, 0}, {{{2}, {4}}, 1}}, group.rank(), whole);
-    tensor.shards = {{{{0}, {3}}, 0}, {{{3}, {3}}, 1}};
-    SHARDKIT_TRY(all_gather_sharded_tensor(tensor, group));
-    return {};
-  }, kIncomplete, "rank 0's shard is none that the metadata lists: tensor 'the root', found [0:2]");
+  expect_all_fail(
+      2,
+      [&](ProcessGroup& group) -> Status {
+        auto tensor = sharded({6}, {{{{0}, {2}}, 0}, {{{2}, {4}}, 1}}, group.rank(), whole);
+        tensor.shards = {{{{0}, {3}}, 0}, {{{3}, {3}}, 1}};
+        SHARDKIT_TRY(all_gather_sharded_tensor(tensor, group));
+        return {};
+      },
+      kIncomplete,
+      "rank 0's shard is none that the metadata lists: tensor 'the root', found [0:2]");
   const auto groups = make_thread_groups(1);
-  EXPECT_THAT(all_gather_sharded_tensor(sharded({6}, {{{{0}, {6}}, 0}}, 0, whole), *groups[0],
-                                        "cuda"),
-              Fails(ErrorCode::kUnsupported, "found cuda"));
+  EXPECT_THAT(
+      all_gather_sharded_tensor(sharded({6}, {{{{0}, {6}}, 0}}, 0, whole), *groups[0], "cuda"),
+      Fails(ErrorCode::kUnsupported, "found cuda"));
 }
 
 // One rank's fault, of whatever kind, is the error of all, and none waits for the timeout.
@@ -429,32 +444,39 @@ class OneRankFails : public ::testing::Test {
   using Spoil = std::function<void(Dict& state, GatherOptions& options)>;
   static void expect_error(const Spoil& spoil, ErrorCode code, const char* text) {
     const auto sharding = make_sharding({3}, {0, 1, 2}, {Shard{0}}, {6});
-    expect_all_fail(3, [&](ProcessGroup& group) -> Status {
-      const DTensor part{float_tensor({2}, {1, 2}), sharding};
-      Dict state = make_dict({{"w", part}, {"x", part}});
-      GatherOptions options;
-      if (group.rank() == 1) spoil(state, options);
-      SHARDKIT_TRY(gather_state_dict(state, group, options));
-      return {};
-    }, code, text);
+    expect_all_fail(
+        3,
+        [&](ProcessGroup& group) -> Status {
+          const DTensor part{float_tensor({2}, {1, 2}), sharding};
+          Dict state = make_dict({{"w", part}, {"x", part}});
+          GatherOptions options;
+          if (group.rank() == 1) spoil(state, options);
+          SHARDKIT_TRY(gather_state_dict(state, group, options));
+          return {};
+        },
+        code, text);
   }
 };
 
 TEST_F(OneRankFails, ByWhatItHas) {
   expect_error([](Dict& state, auto&) { state.items.pop_back(); }, kInvalid,
                "rank 1 has no tensor there, which rank 0 shares with it: tensor 'x'");
-  expect_error([](Dict& state, auto&) {
-    state.items[1].second.get_if<DTensor>()->local = float_tensor({3}, {1, 2, 3});
-  }, kIncomplete, "tensor 'x'");
-  expect_error([](Dict& state, auto&) {
-    state.items[1].second.get_if<DTensor>()->local = testing::meta_tensor(DType::kFloat32, {2});
-  }, kInvalid, "rank 1: the tensor has no bytes (meta): tensor 'x'");
-  expect_error([](Dict& state, auto&) {
-    state.items[1].second.get_if<DTensor>()->local.offset = 100;
-  }, ErrorCode::kCorrupt, "rank 1: ");
-  expect_error([](Dict& state, auto&) {
-    state.items.emplace_back(Value(std::string("s")), Set{});
-  }, ErrorCode::kUnsupported, "rank 1: a value of this kind is not copied: tensor 's', found set");
+  expect_error(
+      [](Dict& state, auto&) {
+        state.items[1].second.get_if<DTensor>()->local = float_tensor({3}, {1, 2, 3});
+      },
+      kIncomplete, "tensor 'x'");
+  expect_error(
+      [](Dict& state, auto&) {
+        state.items[1].second.get_if<DTensor>()->local = testing::meta_tensor(DType::kFloat32, {2});
+      },
+      kInvalid, "rank 1: the tensor has no bytes (meta): tensor 'x'");
+  expect_error(
+      [](Dict& state, auto&) { state.items[1].second.get_if<DTensor>()->local.offset = 100; },
+      ErrorCode::kCorrupt, "rank 1: ");
+  expect_error([](Dict& state, auto&) { state.items.emplace_back(Value(std::string("s")), Set{}); },
+               ErrorCode::kUnsupported,
+               "rank 1: a value of this kind is not copied: tensor 's', found set");
 }
 
 TEST_F(OneRankFails, ByItsOptions) {
@@ -476,11 +498,14 @@ TEST(GatherStateDict, ARankThatIsGoneOrLateIsAnError) {
     return {};
   });
   EXPECT_THAT(gone[1], Fails(ErrorCode::kPeer, "rank 0 left"));
-  const auto late = run_ranks(2, [&](ProcessGroup& group) -> Status {
-    if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    SHARDKIT_TRY(gather_state_dict(state, group));
-    return {};
-  }, {std::chrono::milliseconds(50)});
+  const auto late = run_ranks(2,
+                              [&](ProcessGroup& group) -> Status {
+                                if (group.rank() == 0)
+                                  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                                SHARDKIT_TRY(gather_state_dict(state, group));
+                                return {};
+                              },
+                              {std::chrono::milliseconds(50)});
   for (const Status& status : late) EXPECT_THAT(status, Fails(ErrorCode::kPeer, ""));
 }
 

@@ -53,15 +53,14 @@ class Iteration : public internal::TreeMap {
 // Whether this rank gets the results.
 Result<bool> gets_results(const IterateOptions& options) {
   if (options.ranks_only.empty()) return true;
-  if (!options.group)
-    return Error(ErrorCode::kInvalidArgument, "ranks_only needs a process group");
+  if (!options.group) return Error(ErrorCode::kInvalidArgument, "ranks_only needs a process group");
   for (const int rank : options.ranks_only)
     if (rank < 0 || rank >= options.group->size())
       return Error(ErrorCode::kInvalidArgument, "ranks_only names a rank outside the group")
           .expected(fmt::format("ranks below {}", options.group->size()))
           .found(std::to_string(rank));
-  return std::find(options.ranks_only.begin(), options.ranks_only.end(),
-                   options.group->rank()) != options.ranks_only.end();
+  return std::find(options.ranks_only.begin(), options.ranks_only.end(), options.group->rank()) !=
+         options.ranks_only.end();
 }
 
 }  // namespace

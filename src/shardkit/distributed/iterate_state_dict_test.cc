@@ -101,8 +101,8 @@ TEST(IterateStateDict, ResultsAreCopiedIntoTheCompanion) {
 
 TEST(IterateStateDict, ACompanionOfAnotherStructureIsLeftAlone) {
   const Tensor target = float_tensor({1}, {0});
-  const Value state = make_dict({{"a", float_tensor({1}, {5})},
-                                 {"b", List{{float_tensor({1}, {6})}}}});
+  const Value state =
+      make_dict({{"a", float_tensor({1}, {5})}, {"b", List{{float_tensor({1}, {6})}}}});
   const Value companion = make_dict({{"a", target}, {"b", List{{float_tensor({2}, {0, 0})}}}});
   IterateOptions options;
   options.companion = &companion;
@@ -115,8 +115,8 @@ TEST(IterateStateDict, ACompanionOfAnotherStructureIsLeftAlone) {
 
 TEST(IterateStateDict, TypeCheckRefusesWhatItDoesNotKnow) {
   const Tensor inside = float_tensor({1}, {4});
-  const Value state = make_dict({{"o", Opaque{"collections.Counter", {inside}}},
-                                 {"s", Set{{Value(std::int64_t{1})}}}});
+  const Value state = make_dict(
+      {{"o", Opaque{"collections.Counter", {inside}}}, {"s", Set{{Value(std::int64_t{1})}}}});
   EXPECT_THAT(iterate_state_dict(state, kIdentity),
               Fails(ErrorCode::kUnsupported,
                     "a value of this kind is not copied: tensor 'o', found collections.Counter"));

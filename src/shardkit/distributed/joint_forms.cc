@@ -78,8 +78,7 @@ Error disagreement(std::string what, const std::string& name) {
 
 // What differs that may not, whatever the local tensors.
 std::optional<std::string> joint_difference(const Value& a, const Value& b) {
-  if (kind_name(a) != kind_name(b))
-    return fmt::format("{} against {}", kind_name(a), kind_name(b));
+  if (kind_name(a) != kind_name(b)) return fmt::format("{} against {}", kind_name(a), kind_name(b));
   if (const auto* dtensor = a.get_if<DTensor>()) {
     const auto& other = *b.get_if<DTensor>();
     if (dtensor->local.dtype != other.local.dtype)
@@ -92,11 +91,10 @@ std::optional<std::string> joint_difference(const Value& a, const Value& b) {
 
 }  // namespace
 
-Result<JointForms> JointForms::exchange(ProcessGroup& group,
-                                        Result<std::vector<TensorForm>> mine,
+Result<JointForms> JointForms::exchange(ProcessGroup& group, Result<std::vector<TensorForm>> mine,
                                         std::string_view options) {
-  auto message = mine.ok() ? encode(*mine, options, group)
-                           : Result<std::string>(std::move(mine).error());
+  auto message =
+      mine.ok() ? encode(*mine, options, group) : Result<std::string>(std::move(mine).error());
   SHARDKIT_ASSIGN(const auto messages, exchange_messages(group, std::move(message)));
   JointForms forms;
   std::string common;  // rank 0's options: compared with them, all ranks find the same
@@ -124,8 +122,7 @@ Status JointForms::add(int rank, Value tensors_of_rank) {
   if (!list) return damaged();
   for (Value& item : list->items) {
     auto* pair = item.get_if<Tuple>();
-    if (!pair || pair->items.size() != 2 || !is_tensor(pair->items[1]))
-      return damaged();
+    if (!pair || pair->items.size() != 2 || !is_tensor(pair->items[1])) return damaged();
     SHARDKIT_ASSIGN(StatePath path, decode_path(pair->items[0]));
     Tensors& tensors = tensors_[tuple_text(path)];
     tensors.path = std::move(path);
@@ -152,10 +149,12 @@ Status JointForms::check(int group_size) const {
         const auto theirs = by_rank.find(static_cast<int>(partner));
         if (theirs == by_rank.end())
           return disagreement(fmt::format("rank {} has no tensor there, which rank {} shares with "
-                                          "it", partner, rank), name);
+                                          "it",
+                                          partner, rank),
+                              name);
         if (auto what = joint_difference(form, theirs->second))
-          return disagreement(fmt::format("ranks {} and {} disagree on it: {}", rank, partner,
-                                          *what), name);
+          return disagreement(
+              fmt::format("ranks {} and {} disagree on it: {}", rank, partner, *what), name);
       }
     }
   }

@@ -7,9 +7,9 @@
 #include <functional>
 
 #include "shardkit/collective/agreement.h"
+#include "shardkit/collective/message.h"
 #include "shardkit/collective/thread_group.h"
 #include "shardkit/distributed/form_message.h"
-#include "shardkit/collective/message.h"
 #include "shardkit/testing/matchers.h"
 #include "shardkit/testing/tensors.h"
 #include "shardkit/testing/tree_text.h"
@@ -165,19 +165,19 @@ TEST(JointForms, ARanksOwnFaultIsEverybodysError) {
   Tensor beyond = float_tensor({1}, {1});
   beyond.offset = 1;
   expect_all_fail(with(beyond), ErrorCode::kCorrupt, "rank 1: ");
-  expect_all_fail(exchange(2,
-                           [](int) -> std::vector<TensorForm> {
-                             return {{{{"1"}}, float_tensor({1}, {1})},
-                                     {{{"1"}}, float_tensor({1}, {1})}};
-                           }),
-                  kInvalid, "rank 0: two tensors have the same path: tensor '1'");
+  expect_all_fail(
+      exchange(2,
+               [](int) -> std::vector<TensorForm> {
+                 return {{{{"1"}}, float_tensor({1}, {1})}, {{{"1"}}, float_tensor({1}, {1})}};
+               }),
+      kInvalid, "rank 0: two tensors have the same path: tensor '1'");
 }
 
 Value everything() {
   const auto sharding = std::make_shared<const Sharding>([] {
-    Sharding s = *make_sharding({2, 2, 1, 1}, {3, 2, 1, 0},
-                                {Shard{0}, Shard{0}, StridedShard{1, 2}, Partial{ReduceOp::kMax}},
-                                {4, 6});
+    Sharding s =
+        *make_sharding({2, 2, 1, 1}, {3, 2, 1, 0},
+                       {Shard{0}, Shard{0}, StridedShard{1, 2}, Partial{ReduceOp::kMax}}, {4, 6});
     s.shard_order = {{0, {1, 0}}, {1, {2}}};
     return s;
   }());
@@ -196,10 +196,15 @@ TEST(JointForms, MessagesOfNoTensors) {
   const auto with = [](const Value& entry) {
     return Tuple{{Value(std::string("options")), Value(List{{entry}})}};
   };
-  const std::vector<Value> messages{
-      None{}, Tuple{{path}}, Tuple{{path, path}}, Tuple{{Value(std::string()), None{}}},
-      with(None{}), with(Tuple{{path}}), with(Tuple{{path, None{}}}), with(Tuple{{tensor, tensor}}),
-      with(Tuple{{Value(List{{tensor}}), tensor}})};
+  const std::vector<Value> messages{None{},
+                                    Tuple{{path}},
+                                    Tuple{{path, path}},
+                                    Tuple{{Value(std::string()), None{}}},
+                                    with(None{}),
+                                    with(Tuple{{path}}),
+                                    with(Tuple{{path, None{}}}),
+                                    with(Tuple{{tensor, tensor}}),
+                                    with(Tuple{{Value(List{{tensor}}), tensor}})};
   for (const Value& message : messages) {
     const auto statuses = run_ranks(2, [&](ProcessGroup& group) -> Status {
       if (group.rank() == 0) {
@@ -210,9 +215,9 @@ TEST(JointForms, MessagesOfNoTensors) {
       return {};
     });
     EXPECT_THAT(statuses[0], IsOk());
-    EXPECT_THAT(statuses[1],
-                Fails(ErrorCode::kPeer,
-                      "a message of another rank is damaged: it is no list of tensors"));
+    EXPECT_THAT(
+        statuses[1],
+        Fails(ErrorCode::kPeer, "a message of another rank is damaged: it is no list of tensors"));
   }
 }
 
@@ -261,13 +266,15 @@ std::string told(const Parts&... parts) {
 TEST(FormMessage, TensorsThatCannotBe) {
   constexpr std::int64_t kTensor = 11, kDTensor = 12, kFloat32 = 1, kPartial = 3;
   EXPECT_THAT(decode_form(told(kTensor, kFloat32, 2, std::int64_t{1} << 62, 4)),
-              Fails(ErrorCode::kPeer, "a message of another rank is damaged: no tensor can have "
-                                      "the shape [4611686018427387904, 4]"));
+              Fails(ErrorCode::kPeer,
+                    "a message of another rank is damaged: no tensor can have "
+                    "the shape [4611686018427387904, 4]"));
   // Of shape [1]; its sharding is the first, as is the mesh: "cpu", [1], of rank 0, without names.
   const std::string dtensor = told(kDTensor, kFloat32, 1, 1, 0, 0, "cpu", 1, 1, 1, 0, 0, 1, 1);
   EXPECT_THAT(decode_form(dtensor + told(1, kPartial, 99, 0, 0)),
-              Fails(ErrorCode::kPeer, "a message of another rank is damaged: no reduction has the "
-                                      "number 99"));
+              Fails(ErrorCode::kPeer,
+                    "a message of another rank is damaged: no reduction has the "
+                    "number 99"));
   EXPECT_THAT(decode_form(dtensor + told(1, kPartial, 0, 0, 0)), IsOk());
 }
 

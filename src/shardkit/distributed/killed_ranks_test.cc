@@ -75,8 +75,8 @@ std::vector<Status> run_with_victim(const std::function<Status(ProcessGroup&)>& 
   const TempDir folder;
   const TempDir survivors_folder;
   return run_processes(kRanks, [&](int rank) -> Status {
-    SHARDKIT_ASSIGN(auto group, make_gloo_group(folder.path(), rank, kRanks,
-                                                gloo_test_options({kDeadline})));
+    SHARDKIT_ASSIGN(auto group,
+                    make_gloo_group(folder.path(), rank, kRanks, gloo_test_options({kDeadline})));
     const auto start = std::chrono::steady_clock::now();
     int left = step;
     FatalGroup fatal(*group, left);
@@ -85,9 +85,8 @@ std::vector<Status> run_with_victim(const std::function<Status(ProcessGroup&)>& 
     SHARDKIT_TRY(expect(std::chrono::steady_clock::now() - start < 2 * kDeadline,
                         "an answer within twice the deadline"));
     const int rank_now = rank - (rank > victim ? 1 : 0);
-    SHARDKIT_ASSIGN(auto survivors,
-                    make_gloo_group(survivors_folder.path(), rank_now, kRanks - 1,
-                                    gloo_test_options({kDeadline})));
+    SHARDKIT_ASSIGN(auto survivors, make_gloo_group(survivors_folder.path(), rank_now, kRanks - 1,
+                                                    gloo_test_options({kDeadline})));
     SHARDKIT_TRY(survivors->barrier());
     return status;
   });
@@ -110,9 +109,9 @@ void expect_all_steps_survived(const std::function<Status(ProcessGroup&)>& opera
           EXPECT_THAT(statuses[static_cast<std::size_t>(rank)],
                       Fails(ErrorCode::kInternal, "killed by signal 9"));
         else
-          EXPECT_THAT(statuses[static_cast<std::size_t>(rank)],
-                      Fails(ErrorCode::kPeer,
-                            "rank " + std::to_string(victim) + " left the group"));
+          EXPECT_THAT(
+              statuses[static_cast<std::size_t>(rank)],
+              Fails(ErrorCode::kPeer, "rank " + std::to_string(victim) + " left the group"));
     }
     EXPECT_GE(step, 2) << "the calls of an operation go through the fatal group";
   }

@@ -82,12 +82,11 @@ Result<Work> prepare(const Catalog& catalog, const Dict& local, const ProcessGro
     if (!found[i] && is_tensor(local.items[i].second))
       missing.push_back(internal::shown_key(local.items[i].first));
   if (!missing.empty())
-    return Error(ErrorCode::kNotFound, fmt::format("the checkpoint has no tensor '{}'",
-                                                   fmt::join(missing, "', '")));
+    return Error(ErrorCode::kNotFound,
+                 fmt::format("the checkpoint has no tensor '{}'", fmt::join(missing, "', '")));
   const auto dtypes =
       options.convert_floats ? internal::DTypes::kFloatsMayDiffer : internal::DTypes::kEqual;
-  SHARDKIT_ASSIGN(work.targets,
-                  internal::find_targets(local, keys, work.tensors, group, dtypes));
+  SHARDKIT_ASSIGN(work.targets, internal::find_targets(local, keys, work.tensors, group, dtypes));
   for (const Target& target : work.targets)
     SHARDKIT_TRY(check_readable(*work.sources[target.tensor]));
   return work;
@@ -168,7 +167,8 @@ Status agree_on_copies(ProcessGroup& group, const Catalog& catalog, const Status
 }  // namespace
 
 Result<LoadIntoRanksReport> load_into_ranks(FileSystem& fs, const Catalog& catalog, Dict& local,
-                                   ProcessGroup& group, const LoadIntoRanksOptions& options) {
+                                            ProcessGroup& group,
+                                            const LoadIntoRanksOptions& options) {
   Result<Work> work = prepare(catalog, local, group, options);
   SHARDKIT_TRY(agree_on_copies(group, catalog, work.ok() ? Status() : Status(work.error())));
   const Result<std::vector<Target>> mine = std::move(work->targets);

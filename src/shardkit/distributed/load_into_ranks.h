@@ -59,6 +59,7 @@ struct LoadIntoRanksReport {
 /// some MiB a rank, and with folds what a FoldReader holds. Cost: three exchanges, and the bytes of
 /// the boxes; with folds also one factor whole and the other's rows, of DoRA the whole rows.
 Result<LoadIntoRanksReport> load_into_ranks(FileSystem& fs, const Catalog& catalog, Dict& local,
-                                   ProcessGroup& group, const LoadIntoRanksOptions& options = {});
+                                            ProcessGroup& group,
+                                            const LoadIntoRanksOptions& options = {});
 
 }  // namespace shardkit

@@ -30,15 +30,16 @@ using testing::part_bytes;
 
 /// What real PyTorch says that a checkpoint holds, in memory.
 Dict expected_tensors(const std::string& folder) {
-  Dict dict = safetensors::read_safetensors(posix_file_system(), folder + "/expected.safetensors")
-                  .value();
+  Dict dict =
+      safetensors::read_safetensors(posix_file_system(), folder + "/expected.safetensors").value();
   FileCache files(posix_file_system(), 1);
   BoxReader reader(files, 1 << 16);
   for (auto& [key, value] : dict.items) {
     const Tensor in_file = *value.get_if<Tensor>();
     Tensor whole = make_cpu_tensor(in_file.dtype, in_file.shape).value();
-    reader.read({in_file.storage.get(), in_file.offset, in_file.strides},
-                item_bytes(whole.dtype), whole.shape, whole.storage->memory()->data, whole.strides)
+    reader
+        .read({in_file.storage.get(), in_file.offset, in_file.strides}, item_bytes(whole.dtype),
+              whole.shape, whole.storage->memory()->data, whole.strides)
         .value();
     value = whole;
   }
@@ -98,8 +99,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(EveryCheckpoint, IsLoadedIntoAnyRanks) {
   const Dict expected = expected_tensors(fixture(GetParam()));
   const bool plain = std::string_view(GetParam()).ends_with("/plain_fp32_w2");
-  const Catalog catalog = open_fixture(fixture(GetParam()),
-                                       plain ? PlainTensors::kConcat : PlainTensors::kAuto);
+  const Catalog catalog =
+      open_fixture(fixture(GetParam()), plain ? PlainTensors::kConcat : PlainTensors::kAuto);
   ASSERT_EQ(catalog.tensors.size(), expected.items.size());
   for (const int size : {1, 2, 3, 8}) {
     for (std::size_t shift = 0; shift < 6; ++shift) {
@@ -113,9 +114,8 @@ TEST_P(EveryCheckpoint, IsLoadedIntoAnyRanks) {
           if (sharding) {
             local.items.emplace_back(key, empty_dtensor(whole.dtype, sharding, group.rank(), meta));
           } else {
-            local.items.emplace_back(
-                key, meta ? meta_tensor(whole.dtype, whole.shape)
-                          : make_cpu_tensor(whole.dtype, whole.shape).value());
+            local.items.emplace_back(key, meta ? meta_tensor(whole.dtype, whole.shape)
+                                               : make_cpu_tensor(whole.dtype, whole.shape).value());
           }
         }
         SHARDKIT_ASSIGN(const LoadIntoRanksReport report,
@@ -261,11 +261,14 @@ TEST(LoadIntoRanks, AdaptersAreFoldedInToWhatARankKeeps) {
     weight.fold = fold;
   }
   const auto& [first, first_whole] = *expected.begin();
-  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
-    Dict local = make_dict({{first, meta_tensor(first_whole.dtype, first_whole.shape)}});
-    SHARDKIT_TRY(load_into_ranks(posix_file_system(), guessed, local, group));
-    return {};
-  }, ErrorCode::kIncomplete, "chunks or replicas");
+  expect_all_fail(
+      2,
+      [&](ProcessGroup& group) -> Status {
+        Dict local = make_dict({{first, meta_tensor(first_whole.dtype, first_whole.shape)}});
+        SHARDKIT_TRY(load_into_ranks(posix_file_system(), guessed, local, group));
+        return {};
+      },
+      ErrorCode::kIncomplete, "chunks or replicas");
   for (const int size : {1, 2, 3, 8}) {
     for (std::size_t choice = 0; choice < 6; ++choice) {
       expect_all_ok(size, [&](ProcessGroup& group) -> Status {
@@ -302,8 +305,8 @@ TEST(LoadIntoRanks, PartsOfACheckpoint) {
     // A pipeline: each rank has tensors of its own, and what is no tensor stays.
     const bool first = group.rank() == 0;
     const std::string mine = first ? "vector" : "partial_sum";
-    const auto sharding = make_sharding({1}, {group.rank()}, {Shard{0}},
-                                        entry<Tensor>(expected, mine).shape);
+    const auto sharding =
+        make_sharding({1}, {group.rank()}, {Shard{0}}, entry<Tensor>(expected, mine).shape);
     Dict local = make_dict({{mine, empty_dtensor(DType::kFloat32, sharding, group.rank(), true)},
                             {"step", std::int64_t{4}},
                             {"replicate", None{}}});
@@ -330,8 +333,8 @@ TEST(LoadIntoRanks, FloatsAreCastWhenAsked) {
   };
   expect_all_ok(1, [&](ProcessGroup& group) -> Status {
     Dict local = local_state();
-    SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group,
-                                 {.convert_floats = true}));
+    SHARDKIT_TRY(
+        load_into_ranks(posix_file_system(), catalog, local, group, {.convert_floats = true}));
     for (const auto& [key, value] : local.items) {
       const Tensor& cast = *value.get_if<Tensor>();
       const std::string whole = dense_bytes(entry<Tensor>(expected, *key.get_if<std::string>()));
@@ -342,43 +345,56 @@ TEST(LoadIntoRanks, FloatsAreCastWhenAsked) {
     }
     return {};
   });
-  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
-    Dict local = local_state();
-    SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
-    return {};
-  }, ErrorCode::kInvalidArgument,
-                  "than the whole: tensor 'shard1', expected float32, found bfloat16");
-  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
-    Dict local = make_dict({{"plain_zero_dim", meta_tensor(DType::kFloat32, {})}});
-    SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group,
-                                 {.convert_floats = true}));
-    return {};
-  }, ErrorCode::kInvalidArgument, "expected int64, found float32");
+  expect_all_fail(
+      2,
+      [&](ProcessGroup& group) -> Status {
+        Dict local = local_state();
+        SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
+        return {};
+      },
+      ErrorCode::kInvalidArgument,
+      "than the whole: tensor 'shard1', expected float32, found bfloat16");
+  expect_all_fail(
+      2,
+      [&](ProcessGroup& group) -> Status {
+        Dict local = make_dict({{"plain_zero_dim", meta_tensor(DType::kFloat32, {})}});
+        SHARDKIT_TRY(
+            load_into_ranks(posix_file_system(), catalog, local, group, {.convert_floats = true}));
+        return {};
+      },
+      ErrorCode::kInvalidArgument, "expected int64, found float32");
 }
 
 TEST(LoadIntoRanks, NamesThatTheCheckpointLacks) {
   const Catalog catalog = open_fixture(fixture(kPlacements));
-  expect_all_fail(3, [&](ProcessGroup& group) -> Status {
-    Dict local = make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}});
-    if (group.rank() == 1) {
-      local.items.emplace_back(Value("no.weight"), meta_tensor(DType::kFloat32, {5}));
-      local.items.emplace_back(Value("no.bias"), meta_tensor(DType::kFloat32, {5}));
-    }
-    SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
-    return {};
-  }, ErrorCode::kNotFound, "rank 1: the checkpoint has no tensor 'no.weight', 'no.bias'");
+  expect_all_fail(
+      3,
+      [&](ProcessGroup& group) -> Status {
+        Dict local = make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}});
+        if (group.rank() == 1) {
+          local.items.emplace_back(Value("no.weight"), meta_tensor(DType::kFloat32, {5}));
+          local.items.emplace_back(Value("no.bias"), meta_tensor(DType::kFloat32, {5}));
+        }
+        SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
+        return {};
+      },
+      ErrorCode::kNotFound, "rank 1: the checkpoint has no tensor 'no.weight', 'no.bias'");
 }
 
 TEST(LoadIntoRanks, ACheckpointThatIsNotWhole) {
   Catalog catalog = open_fixture(fixture(kPlacements));
   for (CatalogTensor& tensor : catalog.tensors)
     if (tensor.name == "shard1") tensor.pieces.pop_back();
-  expect_all_fail(2, [&](ProcessGroup& group) -> Status {
-    Dict local = group.rank() == 0 ? make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}})
-                                   : make_dict({{"shard1", meta_tensor(DType::kFloat32, {3, 7})}});
-    SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
-    return {};
-  }, ErrorCode::kIncomplete, "tensor 'shard1'");
+  expect_all_fail(
+      2,
+      [&](ProcessGroup& group) -> Status {
+        Dict local = group.rank() == 0
+                         ? make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}})
+                         : make_dict({{"shard1", meta_tensor(DType::kFloat32, {3, 7})}});
+        SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
+        return {};
+      },
+      ErrorCode::kIncomplete, "tensor 'shard1'");
 }
 
 Status load_vector(const Catalog& catalog, ProcessGroup& group) {
@@ -396,8 +412,7 @@ TEST(LoadIntoRanks, TiedTensorsMustBeFilledWithTheSame) {
   const CatalogTensor* second = nullptr;
   for (const CatalogTensor& a : catalog.tensors)
     for (const CatalogTensor& b : catalog.tensors)
-      if (&a < &b && a.shape == b.shape && a.dtype == b.dtype && !first)
-        first = &a, second = &b;
+      if (&a < &b && a.shape == b.shape && a.dtype == b.dtype && !first) first = &a, second = &b;
   ASSERT_TRUE(first);
   const Dict expected = expected_tensors(fixture("torch-2.13.0/fsdp2_fp32_w4"));
   ASSERT_NE(dense_bytes(entry<Tensor>(expected, first->name)),
@@ -434,17 +449,21 @@ TEST(LoadIntoRanks, CopiesThatDifferAreRefused) {
   const Catalog catalog = open_fixture(fixture(kPlacements));
   Catalog other_step = catalog;
   other_step.files[2].directory_crc ^= 1;
-  expect_all_fail(3, [&](ProcessGroup& group) {
-    return load_vector(group.rank() == 1 ? other_step : catalog, group);
-  }, ErrorCode::kIncomplete,
-                  "ranks 0 and 1 differ in their copies of 'model_world_size_4_rank_2.pt': "
-                  "expected ");
+  expect_all_fail(
+      3,
+      [&](ProcessGroup& group) {
+        return load_vector(group.rank() == 1 ? other_step : catalog, group);
+      },
+      ErrorCode::kIncomplete,
+      "ranks 0 and 1 differ in their copies of 'model_world_size_4_rank_2.pt': "
+      "expected ");
   Catalog longer = catalog;
   ++longer.files[3].bytes;
-  expect_all_fail(3, [&](ProcessGroup& group) {
-    return load_vector(group.rank() == 2 ? longer : catalog, group);
-  }, ErrorCode::kIncomplete,
-                  "ranks 0 and 2 differ in their copies of 'model_world_size_4_rank_3.pt'");
+  expect_all_fail(
+      3,
+      [&](ProcessGroup& group) { return load_vector(group.rank() == 2 ? longer : catalog, group); },
+      ErrorCode::kIncomplete,
+      "ranks 0 and 2 differ in their copies of 'model_world_size_4_rank_3.pt'");
 }
 
 // Of HSDP each replica is the whole: hosts that kept the files of their own ranks alone.
@@ -463,9 +482,9 @@ TEST(LoadIntoRanks, RanksMayReadDifferentReplicas) {
   const Tensor& tensor = *whole.get_if<Tensor>();
   expect_all_ok(2, [&, name = key](ProcessGroup& group) -> Status {
     FileSystem& fs = posix_file_system();
-    SHARDKIT_ASSIGN(const CheckpointFolder found,
-                    discover_checkpoint(fs, dir / std::to_string(group.rank()),
-                                        MissingRanks::kAllowed));
+    SHARDKIT_ASSIGN(
+        const CheckpointFolder found,
+        discover_checkpoint(fs, dir / std::to_string(group.rank()), MissingRanks::kAllowed));
     SHARDKIT_ASSIGN(const Catalog catalog, open_checkpoint(fs, found));
     EXPECT_EQ(catalog.files.size(), 2u);
     Dict local;
@@ -500,27 +519,32 @@ TEST(LoadIntoRanks, PlainTensorsAloneAreNotGuessed) {
 
 TEST(LoadIntoRanks, AFileThatCannotBeReadIsAnErrorOnAllRanks) {
   const Catalog catalog = open_fixture(fixture(kPlacements));
-  expect_all_fail(3, [&](ProcessGroup& group) -> Status {
-    testing::FaultyCalls calls(group.rank() == 2
-                                   ? testing::Fault{testing::CallKind::kRead, 1}
-                                   : testing::Fault{});
-    const auto fs = make_posix_file_system(calls);
-    Dict local = make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}});
-    auto report = load_into_ranks(*fs, catalog, local, group);
-    EXPECT_TRUE(entry<Tensor>(local, "vector").storage->is_meta());
-    if (!report.ok()) return std::move(report).error();
-    return {};
-  }, ErrorCode::kIo, "rank 2:");
+  expect_all_fail(
+      3,
+      [&](ProcessGroup& group) -> Status {
+        testing::FaultyCalls calls(group.rank() == 2 ? testing::Fault{testing::CallKind::kRead, 1}
+                                                     : testing::Fault{});
+        const auto fs = make_posix_file_system(calls);
+        Dict local = make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}});
+        auto report = load_into_ranks(*fs, catalog, local, group);
+        EXPECT_TRUE(entry<Tensor>(local, "vector").storage->is_meta());
+        if (!report.ok()) return std::move(report).error();
+        return {};
+      },
+      ErrorCode::kIo, "rank 2:");
 }
 
 TEST(LoadIntoRanks, ARankThatDoesNotComeIsAnErrorInTime) {
   const Catalog catalog = open_fixture(fixture(kPlacements));
-  const auto statuses = run_ranks(3, [&](ProcessGroup& group) -> Status {
-    if (group.rank() == 1) return {};
-    Dict local = make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}});
-    SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
-    return {};
-  }, {std::chrono::seconds(20)});
+  const auto statuses =
+      run_ranks(3,
+                [&](ProcessGroup& group) -> Status {
+                  if (group.rank() == 1) return {};
+                  Dict local = make_dict({{"vector", meta_tensor(DType::kFloat32, {5})}});
+                  SHARDKIT_TRY(load_into_ranks(posix_file_system(), catalog, local, group));
+                  return {};
+                },
+                {std::chrono::seconds(20)});
   for (const std::size_t rank : {0u, 2u})
     EXPECT_THAT(statuses[rank], testing::Fails(ErrorCode::kPeer, "rank 1"));
 }

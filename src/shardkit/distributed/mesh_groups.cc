@@ -65,9 +65,9 @@ std::vector<std::vector<const RankList*>> make_rounds(const std::set<RankList>& 
   std::vector<std::vector<bool>> taken;
   for (const RankList& ranks : lists) {
     std::size_t round = 0;
-    while (round < rounds.size() &&
-           std::any_of(ranks.begin(), ranks.end(),
-                       [&](int rank) { return taken[round][static_cast<std::size_t>(rank)]; }))
+    while (round < rounds.size() && std::any_of(ranks.begin(), ranks.end(), [&](int rank) {
+             return taken[round][static_cast<std::size_t>(rank)];
+           }))
       ++round;
     if (round == rounds.size()) {
       rounds.emplace_back();
@@ -84,9 +84,9 @@ std::vector<std::vector<const RankList*>> make_rounds(const std::set<RankList>& 
 Status check_ranks(const DeviceMesh& mesh, const ProcessGroup& group) {
   const auto highest = std::max_element(mesh.ranks().begin(), mesh.ranks().end());
   if (*highest < group.size()) return {};
-  return Error(ErrorCode::kInvalidArgument,
-               fmt::format("a device mesh has rank {}, which is not in the process group",
-                           *highest))
+  return Error(
+             ErrorCode::kInvalidArgument,
+             fmt::format("a device mesh has rank {}, which is not in the process group", *highest))
       .expected(fmt::format("ranks below {}", group.size()))
       .found(to_string(mesh));
 }
@@ -112,8 +112,7 @@ Result<MeshGroups> MeshGroups::make(ProcessGroup& world, Result<std::vector<Requ
                             : Result<std::string>(std::move(requests).error());
   SHARDKIT_ASSIGN(const auto messages, exchange_messages(world, std::move(mine)));
   std::set<RankList> lists;
-  for (const std::string& message : messages)
-    SHARDKIT_TRY(add_lists(message, world.size(), lists));
+  for (const std::string& message : messages) SHARDKIT_TRY(add_lists(message, world.size(), lists));
   MeshGroups groups(world);
   for (const auto& round : make_rounds(lists, world.size())) {
     const auto own = std::find_if(round.begin(), round.end(), [&](const RankList* ranks) {

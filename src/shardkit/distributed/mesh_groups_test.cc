@@ -10,10 +10,10 @@
 namespace shardkit {
 namespace {
 
-using testing::Fails;
-using testing::IsOk;
 using ::testing::ElementsAre;
+using testing::Fails;
 using ::testing::IsEmpty;
+using testing::IsOk;
 
 std::shared_ptr<const DeviceMesh> make_mesh(Dims shape, std::vector<std::int64_t> ranks) {
   return std::make_shared<const DeviceMesh>(

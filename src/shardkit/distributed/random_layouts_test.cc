@@ -229,8 +229,7 @@ TEST_P(RandomLayouts, AddendsAreThoseOfTheSameElements) {
     testing::expect_all_ok(world_size, [&](ProcessGroup& group) -> Status {
       Dict local;
       for (std::size_t i = 0; i < shardings.size(); ++i)
-        local.items.emplace_back(Value(std::to_string(i)),
-                                 addends_of(shardings[i], group.rank()));
+        local.items.emplace_back(Value(std::to_string(i)), addends_of(shardings[i], group.rank()));
       SHARDKIT_ASSIGN(const Value gathered, gather_state_dict(local, group));
       for (std::size_t i = 0; i < shardings.size(); ++i)
         EXPECT_EQ(testing::dense_bytes(

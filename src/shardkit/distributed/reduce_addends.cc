@@ -1,10 +1,9 @@
 // A piece of the addends after the other, so that room and cache suffice.
-#include "shardkit/distributed/reduce_addends_internal.h"
-
 #include <algorithm>
 #include <variant>
 
 #include "shardkit/checkpoint/rank_pieces.h"
+#include "shardkit/distributed/reduce_addends_internal.h"
 
 namespace shardkit::internal {
 

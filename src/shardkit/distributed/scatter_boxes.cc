@@ -1,6 +1,4 @@
 // Rank 0 decides who is served when, packs what is no run of bytes, and scatters.
-#include "shardkit/distributed/scatter_boxes_internal.h"
-
 #include <algorithm>
 #include <map>
 #include <new>
@@ -12,6 +10,7 @@
 #include "shardkit/collective/agreement.h"
 #include "shardkit/collective/message.h"
 #include "shardkit/distributed/box_run_internal.h"
+#include "shardkit/distributed/scatter_boxes_internal.h"
 #include "shardkit/state/memory.h"
 #include "shardkit/tensor/memory_range.h"
 #include "shardkit/tensor/strided_copy.h"
@@ -40,8 +39,7 @@ PackKey pack_key(std::span<const BoxPair> boxes) {
 Result<Buffer> make_buffer(std::int64_t bytes) {
   if (bytes == 0) return Buffer();
   Buffer buffer(new (std::nothrow) std::byte[static_cast<std::size_t>(bytes)]);
-  if (!buffer)
-    return Error(ErrorCode::kLimit, "no memory for " + std::to_string(bytes) + " bytes");
+  if (!buffer) return Error(ErrorCode::kLimit, "no memory for " + std::to_string(bytes) + " bytes");
   return buffer;
 }
 

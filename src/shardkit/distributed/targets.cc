@@ -1,6 +1,4 @@
 // Finding what is to be filled, agreeing on it, and the copies themselves.
-#include "shardkit/distributed/targets_internal.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "shardkit/base/checked_math.h"
 #include "shardkit/distributed/mesh_groups.h"
+#include "shardkit/distributed/targets_internal.h"
 #include "shardkit/state/compare.h"
 #include "shardkit/state/memory.h"
 #include "shardkit/state/pair_walk_internal.h"
@@ -44,8 +43,8 @@ Result<Tensor> writable(const Tensor& tensor, bool& fresh) {
   SHARDKIT_TRY(first_element(tensor));
   if (has_own_places(tensor)) return tensor;
   return Error(ErrorCode::kInvalidArgument, "elements of the tensor to be written share memory")
-      .found(fmt::format("shape {}, strides {}", to_string(tensor.shape),
-                         to_string(tensor.strides)));
+      .found(
+          fmt::format("shape {}, strides {}", to_string(tensor.shape), to_string(tensor.strides)));
 }
 
 Status check_placements(const Sharding& sharding) {
@@ -95,8 +94,8 @@ Status part_twins(std::vector<Target>& targets) {
     if (!ties[i]) continue;
     Target& target = targets[i];
     target.twin = ties[i];
-    SHARDKIT_ASSIGN(Tensor apart, make_unfilled_cpu_tensor(target.local().dtype,
-                                                           target.local().shape));
+    SHARDKIT_ASSIGN(Tensor apart,
+                    make_unfilled_cpu_tensor(target.local().dtype, target.local().shape));
     if (auto* dtensor = target.value.get_if<DTensor>())
       dtensor->local = std::move(apart);
     else

@@ -48,8 +48,8 @@ struct Events {
   std::atomic<bool> pulled = false;
 
   static Events& shared() {
-    void* memory = ::mmap(nullptr, sizeof(Events), PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        ::mmap(nullptr, sizeof(Events), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return *new (memory) Events;
   }
   /// False: not within a minute.
@@ -125,8 +125,8 @@ Result<std::unique_ptr<ProcessGroup>> meet(int rank, const GlooOptions& gloo = o
 /// That a call failed as one does whose ranks on the other host do not answer.
 Status expect_cut(const Status& status, Clock::time_point start, milliseconds deadline) {
   SHARDKIT_TRY(expect(!status.ok(), "an error"));
-  SHARDKIT_TRY(expect(status.error().code() == ErrorCode::kPeer,
-                      "kPeer, not " + status.error().message()));
+  SHARDKIT_TRY(
+      expect(status.error().code() == ErrorCode::kPeer, "kPeer, not " + status.error().message()));
   return expect(Clock::now() - start < deadline + kAnswer, "an answer within the deadline");
 }
 
@@ -209,9 +209,8 @@ TEST_P(PulledCable, BeforeACall) {
     SHARDKIT_TRY(expect_cut(status, start, kDeadline));
     SHARDKIT_TRY(expect_named(status, rank));
     // The ranks of each host go on by themselves.
-    SHARDKIT_ASSIGN(auto neighbours,
-                    make_gloo_group(folders[host_of(rank)].path(), rank % 2, 2,
-                                    gloo_test_options()));
+    SHARDKIT_ASSIGN(auto neighbours, make_gloo_group(folders[host_of(rank)].path(), rank % 2, 2,
+                                                     gloo_test_options()));
     return neighbours->barrier();
   };
   const Status status = run_on_two_hosts(
@@ -259,12 +258,13 @@ TEST_P(PulledCable, InTheMiddleOfLargeParts) {
       SHARDKIT_TRY(expect(events.pulled, "no error before; " + status.error().what()));
       return expect_cut(status, start, kDeadline);
     };
-    const Status status = run_on_two_hosts({rank_fn, pull_when([](Events& events) -> Status {
-      SHARDKIT_TRY(events.wait_until_ready(kRanks));
-      const auto before = cable_bytes();
-      return expect(Events::wait([&] { return cable_bytes() - before > kEnough; }),
-                    "elements that go through the cable");
-    })});
+    const Status status = run_on_two_hosts(
+        {rank_fn, pull_when([](Events& events) -> Status {
+           SHARDKIT_TRY(events.wait_until_ready(kRanks));
+           const auto before = cable_bytes();
+           return expect(Events::wait([&] { return cable_bytes() - before > kEnough; }),
+                         "elements that go through the cable");
+         })});
     SHARDKIT_SKIP_WITHOUT_NETWORK(status);
     EXPECT_THAT(status, IsOk());
   }
@@ -283,8 +283,7 @@ TEST_P(PulledCable, BeforeTheConnectionsOfAGroup) {
     const auto group = make_gloo_group(folder.path(), rank, kRanks, gloo);
     return expect_cut(group.ok() ? Status() : group.error(), start, kDeadline);
   };
-  const Status status =
-      run_on_two_hosts({rank_fn, pull_when([](Events&) { return Status(); })});
+  const Status status = run_on_two_hosts({rank_fn, pull_when([](Events&) { return Status(); })});
   SHARDKIT_SKIP_WITHOUT_NETWORK(status);
   EXPECT_THAT(status, IsOk());
 }
@@ -307,10 +306,10 @@ TEST_P(PulledCable, WhileRanksMeet) {
     return expect_cut(status, start, kDeadline);
   };
   const Status status = run_on_two_hosts({rank_fn, pull_when([](Events& events) -> Status {
-    SHARDKIT_TRY(events.wait_until_ready(3));
-    std::this_thread::sleep_for(milliseconds(300));
-    return {};
-  })});
+                                            SHARDKIT_TRY(events.wait_until_ready(3));
+                                            std::this_thread::sleep_for(milliseconds(300));
+                                            return {};
+                                          })});
   SHARDKIT_SKIP_WITHOUT_NETWORK(status);
   EXPECT_THAT(status, IsOk());
 }

@@ -56,7 +56,9 @@ std::int64_t received_bytes(const std::set<int>& sockets) {
 }
 
 /// What docs/distributed.md allows beside the elements.
-std::int64_t allowance(int tensors) { return (kRanks - 1) * (2048 + tensors * (700 + 48 * kRanks)); }
+std::int64_t allowance(int tensors) {
+  return (kRanks - 1) * (2048 + tensors * (700 + 48 * kRanks));
+}
 
 struct Sizes {
   int tensors;
@@ -80,9 +82,8 @@ Dict state_of(const Sizes& sizes, const std::function<Value(const Dims&)>& make)
 }
 
 Dict full_state(const Sizes& sizes) {
-  return state_of(sizes, [](const Dims& shape) {
-    return Value(numbered_tensor(DType::kFloat32, shape, 1));
-  });
+  return state_of(
+      sizes, [](const Dims& shape) { return Value(numbered_tensor(DType::kFloat32, shape, 1)); });
 }
 
 Dict local_state(const Sizes& sizes, int rank, const Placement& placement) {
@@ -153,12 +154,11 @@ TEST(WireBytes, DistributeSendsNoElements) {
 }
 
 std::function<Status(ProcessGroup&, const Sizes&)> gather(Placement placement,
-                                                         std::vector<int> ranks_only) {
+                                                          std::vector<int> ranks_only) {
   return [placement, ranks_only](ProcessGroup& group, const Sizes& sizes) -> Status {
     GatherOptions options;
     options.ranks_only = ranks_only;
-    SHARDKIT_TRY(
-        gather_state_dict(local_state(sizes, group.rank(), placement), group, options));
+    SHARDKIT_TRY(gather_state_dict(local_state(sizes, group.rank(), placement), group, options));
     return {};
   };
 }

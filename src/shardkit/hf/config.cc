@@ -1,12 +1,12 @@
 // Reads config.json and changes its dtype.
 #include "shardkit/hf/config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "shardkit/io/path.h"
 #include "shardkit/json/parse.h"
@@ -20,14 +20,15 @@ namespace {
 /// in 4.x. Only decoders, and only where both agree: if we left out an lm_head that the loader does
 /// not tie, it would be lost; if we keep one that the loader ties, nothing is.
 constexpr std::array<std::string_view, 16> kTiedByDefault{
-    "bloom",  "cohere",      "cohere2", "falcon", "gemma", "gemma2", "gemma3",     "gemma3_text",
-    "gpt2",   "gpt_bigcode", "gpt_neo", "mamba",  "mpt",   "opt",    "starcoder2", "xglm"};
+    "bloom", "cohere",      "cohere2", "falcon", "gemma", "gemma2", "gemma3",     "gemma3_text",
+    "gpt2",  "gpt_bigcode", "gpt_neo", "mamba",  "mpt",   "opt",    "starcoder2", "xglm"};
 
 /// Model types whose configuration class, in transformers 5.24, takes a tie_word_embeddings that
 /// text_config alone has for its own.
 constexpr std::array<std::string_view, 13> kTiedByText{
-    "fast_vlm", "glm4v", "glm4v_moe", "glm_ocr", "llava", "llava_next_video", "llava_onevision",
-    "minimax_m3_vl", "perception_lm", "qwen2_5_vl", "qwen2_vl", "vibevoice", "video_llama_3"};
+    "fast_vlm",         "glm4v",           "glm4v_moe",     "glm_ocr",       "llava",
+    "llava_next_video", "llava_onevision", "minimax_m3_vl", "perception_lm", "qwen2_5_vl",
+    "qwen2_vl",         "vibevoice",       "video_llama_3"};
 
 /// The names of the dtype's member, the newer first (transformers 4.56 renamed it).
 constexpr std::array<std::string_view, 2> kDTypeKeys{"dtype", "torch_dtype"};
@@ -76,7 +77,8 @@ std::optional<DType> find_dtype(const json::Value& value) {
   return std::nullopt;
 }
 
-/// "modeling_x.Class" -> "modeling_x.py"; a class of another repository is "owner/name--module.Class".
+/// "modeling_x.Class" -> "modeling_x.py"; a class of another repository is
+/// "owner/name--module.Class".
 void add_code_file(const json::Value& value, std::vector<std::string>& files) {
   const auto* text = value.get_if<std::string>();
   if (text == nullptr || text->find("--") != text->npos) return;
@@ -194,9 +196,9 @@ Result<std::string> with_dtype(const ModelConfig& config, DType dtype) {
   if (config.has_wrapper_names) {
     json::Array names;
     for (const std::string& name : config.architectures) names.items.emplace_back(name);
-    SHARDKIT_ASSIGN(text, json::replace_member(text, "architectures",
-                                               json::write(std::move(names),
-                                                           json::WriteStyle::kCompact)));
+    SHARDKIT_ASSIGN(
+        text, json::replace_member(text, "architectures",
+                                   json::write(std::move(names), json::WriteStyle::kCompact)));
   }
   return text;
 }

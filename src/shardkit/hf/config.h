@@ -36,18 +36,19 @@ struct ConfigPart {
 };
 
 struct ModelConfig {
-  std::string text;                           ///< the file as it was
+  std::string text;  ///< the file as it was
   /// Empty where missing or null. Without the "FSDP" that fully_shard() puts before a class's name
   /// (torch 2.13, distributed/fsdp/_fully_shard/_fully_shard.py).
   std::vector<std::string> architectures;
-  bool has_wrapper_names = false;             ///< the file's architectures have that "FSDP"
-  std::string model_type;                     ///< empty where missing
+  bool has_wrapper_names = false;  ///< the file's architectures have that "FSDP"
+  std::string model_type;          ///< empty where missing
   std::vector<ConfigPart> parts;
-  std::optional<bool> tie_word_embeddings;    ///< of the top level, else of text_config
-  bool tie_is_of_text = false;                ///< text_config alone says it
-  std::optional<DType> dtype;                 ///< "dtype" or "torch_dtype", top level first
-  bool quantized = false;                     ///< has a quantization_config
-  /// Files with code that "auto_map" takes classes from: "modeling_x.py"; none of other repositories.
+  std::optional<bool> tie_word_embeddings;  ///< of the top level, else of text_config
+  bool tie_is_of_text = false;              ///< text_config alone says it
+  std::optional<DType> dtype;               ///< "dtype" or "torch_dtype", top level first
+  bool quantized = false;                   ///< has a quantization_config
+  /// Files with code that "auto_map" takes classes from: "modeling_x.py"; none of other
+  /// repositories.
   std::vector<std::string> code_files;
   TextSizes sizes;
 };
@@ -69,8 +70,8 @@ Result<std::optional<ModelConfig>> read_config(FileSystem& fs, const std::string
 bool ties_word_embeddings(const ModelConfig& config);
 
 /// Whether a loader of any version ties them, so that one of two may be left out of a file. Older
-/// versions look at text_config; transformers 5.24 does so for few model types, and makes what a file
-/// lacks of others at random.
+/// versions look at text_config; transformers 5.24 does so for few model types, and makes what a
+/// file lacks of others at random.
 bool ties_on_loading(const ModelConfig& config);
 
 /// The text with the top-level dtype changed: in "dtype" and in "torch_dtype", whichever are

@@ -8,8 +8,8 @@ namespace shardkit::hf {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::FieldsAre;
 using testing::Fails;
+using ::testing::FieldsAre;
 
 TEST(ParseConfig, ReadsATextModel) {
   const ModelConfig config = config_of(R"({
@@ -79,7 +79,9 @@ TEST(ParseConfig, LooksIntoTextConfig) {
   EXPECT_EQ(config.sizes.num_attention_heads, std::nullopt);
 
   EXPECT_EQ(config_of(R"({"tie_word_embeddings": true, "text_config":
-                          {"tie_word_embeddings": false}})").tie_word_embeddings, true);
+                          {"tie_word_embeddings": false}})")
+                .tie_word_embeddings,
+            true);
 }
 
 TEST(ParseConfig, KnowsEverySpellingOfTheDtype) {
@@ -116,7 +118,8 @@ TEST(WithDtype, ChangesTheTopLevelOnly) {
     return with_dtype(config_of(text), dtype).value();
   };
   EXPECT_EQ(changed("{ \"a\":1,\r\n\t\"torch_dtype\" :\"float32\" , \"text_config\": "
-                    "{\"dtype\": \"float32\"}}\n\n", DType::kBFloat16),
+                    "{\"dtype\": \"float32\"}}\n\n",
+                    DType::kBFloat16),
             "{ \"a\":1,\r\n\t\"torch_dtype\" :\"bfloat16\" , \"text_config\": "
             "{\"dtype\": \"float32\"}}\n\n");
   EXPECT_EQ(changed(R"({"dtype": null, "torch_dtype": "float16", "x": [NaN]})", DType::kFloat32),
@@ -126,8 +129,8 @@ TEST(WithDtype, ChangesTheTopLevelOnly) {
 }
 
 TEST(WithDtype, TakesOffTheNameThatFullyShardPutsBeforeAClass) {
-  const ModelConfig config = config_of(
-      R"({"architectures": ["FSDPQwen2ForTokenClassification"], "dtype": "float32"})");
+  const ModelConfig config =
+      config_of(R"({"architectures": ["FSDPQwen2ForTokenClassification"], "dtype": "float32"})");
   EXPECT_THAT(config.architectures, ElementsAre("Qwen2ForTokenClassification"));
   EXPECT_TRUE(config.has_wrapper_names);
   EXPECT_EQ(with_dtype(config, DType::kFloat16).value(),
@@ -148,8 +151,8 @@ TEST(TiesWordEmbeddings, DefaultsAreTransformers) {
   EXPECT_EQ(tied, 16);
   EXPECT_FALSE(ties_word_embeddings(config_of(R"({"model_type": "llama"})")));
   EXPECT_FALSE(ties_word_embeddings(config_of("{}")));
-  EXPECT_FALSE(ties_word_embeddings(
-      config_of(R"({"model_type": "gemma2", "tie_word_embeddings": false})")));
+  EXPECT_FALSE(
+      ties_word_embeddings(config_of(R"({"model_type": "gemma2", "tie_word_embeddings": false})")));
 }
 
 TEST(TiesOnLoading, AFlagOfTextConfigCountsWhereTransformersTakesIt) {
@@ -159,8 +162,10 @@ TEST(TiesOnLoading, AFlagOfTextConfigCountsWhereTransformersTakesIt) {
     const ModelConfig config = config_of(R"({"model_type": ")" + model_type +
                                          R"(", "text_config": {"tie_word_embeddings": true}})");
     EXPECT_TRUE(ties_word_embeddings(config)) << model_type;
-    if (!ties_on_loading(config)) ++others;
-    else if (++tied; !*value.get_if<bool>()) ADD_FAILURE() << model_type;
+    if (!ties_on_loading(config))
+      ++others;
+    else if (++tied; !*value.get_if<bool>())
+      ADD_FAILURE() << model_type;
   }
   EXPECT_EQ(tied, 14);
   EXPECT_GT(others, 50);

@@ -1,12 +1,12 @@
 // Parses and applies the choice of an element type.
 #include "shardkit/hf/dtype_choice.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "shardkit/hf/name_pattern.h"
 
@@ -33,8 +33,8 @@ constexpr std::array kChoices{
 };
 
 constexpr std::array<std::string_view, 8> kFloat8Scales{
-    "*_scale_inv", "*weight_scale", "*weight_scale_2", "*_global_scale",
-    "*input_scale", "*activation_scale", "*.k_scale", "*.v_scale"};
+    "*_scale_inv",  "*weight_scale",     "*weight_scale_2", "*_global_scale",
+    "*input_scale", "*activation_scale", "*.k_scale",       "*.v_scale"};
 
 }  // namespace
 
@@ -66,9 +66,9 @@ Result<DTypeChoice> resolve(DTypeChoice choice, const ModelConfig* config) {
 
 DType output_dtype(const DTypeChoice& choice, std::string_view name, DType stored) {
   if (choice.kind != Kind::kCast || !is_castable_float(stored)) return stored;
-  const bool kept = std::any_of(
-      choice.keep.begin(), choice.keep.end(),
-      [name](const std::string& pattern) { return matches(pattern, name); });
+  const bool kept =
+      std::any_of(choice.keep.begin(), choice.keep.end(),
+                  [name](const std::string& pattern) { return matches(pattern, name); });
   return kept ? stored : choice.dtype;
 }
 

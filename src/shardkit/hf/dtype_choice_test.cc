@@ -42,8 +42,8 @@ TEST(DTypeChoice, CastsWideFloatsOnly) {
 }
 
 TEST(DTypeChoice, NamesThatFitAPatternStayAsStored) {
-  DTypeChoice cast{DTypeChoice::Kind::kCast, DType::kBFloat16,
-                   {"*correction_bias", "model.norm.*"}};
+  DTypeChoice cast{
+      DTypeChoice::Kind::kCast, DType::kBFloat16, {"*correction_bias", "model.norm.*"}};
   EXPECT_EQ(output_dtype(cast, "gate.e_score_correction_bias", DType::kFloat32), DType::kFloat32);
   EXPECT_EQ(output_dtype(cast, "model.norm.weight", DType::kFloat16), DType::kFloat16);
   EXPECT_EQ(output_dtype(cast, "model.layers.0.weight", DType::kFloat32), DType::kBFloat16);

@@ -14,9 +14,9 @@ struct ExpertName {
 };
 
 /// Reads "LAYER.experts.7.gate_proj.weight" (one expert), and "LAYER.experts.gate_up_proj" or
-/// "...experts.down_proj" with an ending such as "_bias" or "_blocks" (all of a layer in one tensor, as
-/// qwen3_moe, llama4 and gpt_oss have them in transformers 5). Nothing for other names: routers,
-/// shared experts.
+/// "...experts.down_proj" with an ending such as "_bias" or "_blocks" (all of a layer in one
+/// tensor, as qwen3_moe, llama4 and gpt_oss have them in transformers 5). Nothing for other names:
+/// routers, shared experts.
 std::optional<ExpertName> parse_expert_name(std::string_view name);
 
 }  // namespace shardkit::hf

@@ -10,9 +10,9 @@ TEST(ParseExpertName, OneExpertAndAllOfALayer) {
   ASSERT_TRUE(one);
   EXPECT_EQ(one->layer, "model.layers.3.mlp.experts");
   EXPECT_EQ(one->expert, 12);
-  for (const char* name : {"model.layers.0.mlp.experts.gate_up_proj",
-                           "model.layers.0.mlp.experts.down_proj_bias",
-                           "model.layers.0.mlp.experts.gate_up_proj_blocks"}) {
+  for (const char* name :
+       {"model.layers.0.mlp.experts.gate_up_proj", "model.layers.0.mlp.experts.down_proj_bias",
+        "model.layers.0.mlp.experts.gate_up_proj_blocks"}) {
     const auto all = parse_expert_name(name);
     ASSERT_TRUE(all) << name;
     EXPECT_EQ(all->layer, "model.layers.0.mlp.experts");

@@ -23,9 +23,8 @@ bool ends_with_any(std::string_view text, const std::array<std::string_view, kCo
 }
 
 bool is_head(const std::string& name) {
-  return std::any_of(kHeads.begin(), kHeads.end(), [&name](std::string_view head) {
-    return name.starts_with(head);
-  });
+  return std::any_of(kHeads.begin(), kHeads.end(),
+                     [&name](std::string_view head) { return name.starts_with(head); });
 }
 
 }  // namespace
@@ -39,11 +38,13 @@ std::optional<std::string> head_warning(const ModelConfig& config,
     return fmt::format(
         "the weights hold the head '{}', and the class in config.json, {}, has none: that class "
         "leaves it out on loading; AutoModelForTokenClassification or "
-        "AutoModelForSequenceClassification read it", *head, architecture);
+        "AutoModelForSequenceClassification read it",
+        *head, architecture);
   if (head == names.end() && ends_with_any(architecture, kClassifiers))
     return fmt::format(
         "the class in config.json, {}, has a head (score or classifier) that the weights lack: on "
-        "loading it is made at random", architecture);
+        "loading it is made at random",
+        architecture);
   return std::nullopt;
 }
 

@@ -51,8 +51,8 @@ Sizes derive(const TextSizes& sizes, const Family& family) {
   Size kv_heads = positive(sizes.num_key_value_heads);
   if (!sizes.num_key_value_heads && family.kv_heads_default_to_heads) kv_heads = heads;
   if (!family.ignores_head_dim) result.head_dim = positive(sizes.head_dim);
-  const bool quotient = family.ignores_head_dim ||
-                        (!sizes.head_dim && family.head_dim_defaults_to_quotient);
+  const bool quotient =
+      family.ignores_head_dim || (!sizes.head_dim && family.head_dim_defaults_to_quotient);
   if (quotient && heads && result.hidden && *result.hidden % *heads == 0)
     result.head_dim = *result.hidden / *heads;
   if (heads && result.head_dim) result.q = checked_mul(*heads, *result.head_dim);

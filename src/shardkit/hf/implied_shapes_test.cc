@@ -45,14 +45,16 @@ TEST(ImpliedShape, IsTheShapeTransformersMakesOrNone) {
 
 TEST(ImpliedShape, SaysNothingWithoutCertainty) {
   const auto shape = [](const std::string& fields, const char* name) {
-    return implied_shape(config_of("{" + fields + ", \"hidden_size\": 24, \"vocab_size\": 40, "
-                                   "\"num_attention_heads\": 4, \"intermediate_size\": 36}"), name);
+    return implied_shape(config_of("{" + fields +
+                                   ", \"hidden_size\": 24, \"vocab_size\": 40, "
+                                   "\"num_attention_heads\": 4, \"intermediate_size\": 36}"),
+                         name);
   };
   constexpr const char* kQ = "model.layers.0.self_attn.q_proj.weight";
   constexpr const char* kK = "model.layers.10.self_attn.k_proj.weight";
   const std::string llama = R"("model_type": "llama")";
   EXPECT_EQ(shape(llama, kQ), (Dims{24, 24}));
-  EXPECT_EQ(shape(llama, kK), (Dims{24, 24}));  // as many key heads as heads
+  EXPECT_EQ(shape(llama, kK), (Dims{24, 24}));                       // as many key heads as heads
   EXPECT_EQ(shape(R"("model_type": "mistral")", kK), std::nullopt);  // 8 by default, or not
   EXPECT_EQ(shape(R"("model_type": "qwen3")", kQ), std::nullopt);    // head_dim is missing
   EXPECT_EQ(shape(R"("model_type": "qwen3")", "lm_head.weight"), (Dims{40, 24}));
@@ -64,9 +66,9 @@ TEST(ImpliedShape, SaysNothingWithoutCertainty) {
        {"model.layers.x.mlp.up_proj.weight", "model.layers..mlp.up_proj.weight",
         "model.layers.0.mlp.up_proj.weight.absmax", "model.layers.0.mlp.up_proj",
         "model.layers.0.mlp.up_proj.base_layer.weight",
-        "model.layers.0.mlp.experts.0.up_proj.weight",
-        "vision.layers.0.mlp.up_proj.weight", "model.layers.0.self_attn.q_proj.lora_A.weight",
-        "score.weight", "model.norm.bias", "xmodel.norm.weight", "lm_head.bias", ""})
+        "model.layers.0.mlp.experts.0.up_proj.weight", "vision.layers.0.mlp.up_proj.weight",
+        "model.layers.0.self_attn.q_proj.lora_A.weight", "score.weight", "model.norm.bias",
+        "xmodel.norm.weight", "lm_head.bias", ""})
     EXPECT_EQ(shape(llama, name), std::nullopt) << name;
 }
 

@@ -17,15 +17,19 @@ namespace {
 
 // Each, set to anything that is true to Python, changes what an adapter's tensors
 // mean, or adds others (peft 0.21, tuners/lora/variants.py, model.py).
-constexpr std::array<std::string_view, 9> kForeignOptions{
-    "alora_invocation_tokens", "arrow_config", "kasa_config", "layer_replication",
-    "monteclora_config", "trainable_token_indices", "use_bdlora", "use_qalora",
-    "velora_config"};
+constexpr std::array<std::string_view, 9> kForeignOptions{"alora_invocation_tokens",
+                                                          "arrow_config",
+                                                          "kasa_config",
+                                                          "layer_replication",
+                                                          "monteclora_config",
+                                                          "trainable_token_indices",
+                                                          "use_bdlora",
+                                                          "use_qalora",
+                                                          "velora_config"};
 
 // peft 0.21, utils/peft_types.py, TaskType. It loads no other.
-constexpr std::array<std::string_view, 6> kTaskTypes{"SEQ_CLS",      "SEQ_2_SEQ_LM",
-                                                     "CAUSAL_LM",    "TOKEN_CLS",
-                                                     "QUESTION_ANS", "FEATURE_EXTRACTION"};
+constexpr std::array<std::string_view, 6> kTaskTypes{
+    "SEQ_CLS", "SEQ_2_SEQ_LM", "CAUSAL_LM", "TOKEN_CLS", "QUESTION_ANS", "FEATURE_EXTRACTION"};
 
 Error no_number(std::string_view key) {
   return Error(ErrorCode::kCorrupt, fmt::format("'{}' is no number above 0", key));
@@ -112,8 +116,7 @@ Status read_pattern(const json::Value& root, std::string_view key, Parse parse,
   const json::Value* value = root.find(key);
   if (!is_set(value)) return {};
   const auto* object = value->get_if<json::Object>();
-  if (object == nullptr)
-    return Error(ErrorCode::kCorrupt, fmt::format("'{}' is no object", key));
+  if (object == nullptr) return Error(ErrorCode::kCorrupt, fmt::format("'{}' is no object", key));
   for (const auto& [name, number] : object->members) {
     SHARDKIT_ASSIGN(const T parsed, parse(number, key));
     pattern.emplace_back(name, parsed);
@@ -157,9 +160,9 @@ void set(json::Object& object, std::string_view key, json::Value value) {
 std::int64_t usual_rank(const AdapterFacts& facts) {
   std::map<std::int64_t, int> counts;
   for (const auto& [module, rank] : facts.ranks) ++counts[rank];
-  const auto most = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
-    return a.second < b.second;
-  });
+  const auto most =
+      std::max_element(counts.begin(), counts.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
   return most->first;
 }
 
@@ -237,8 +240,7 @@ Result<LoraSettings> parse_lora_train_meta(std::string_view text) {
   return settings;
 }
 
-Result<std::optional<std::int64_t>> rank_of(const LoraSettings& settings,
-                                            std::string_view module) {
+Result<std::optional<std::int64_t>> rank_of(const LoraSettings& settings, std::string_view module) {
   return by_pattern(settings.rank_pattern, module, settings.rank);
 }
 

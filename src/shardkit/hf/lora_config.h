@@ -67,13 +67,13 @@ struct AdapterFacts {
   std::vector<std::string> target_parameters;
   std::vector<std::string> modules_to_save;
   bool dora = false;
-  bool bias = false;        ///< lora_B has one
-  bool with_base = false;   ///< the base weights are written beside it, as they were trained with
+  bool bias = false;       ///< lora_B has one
+  bool with_base = false;  ///< the base weights are written beside it, as they were trained with
 };
 
-/// The text of an adapter_config.json that peft loads. Where the settings come from such a file, all
-/// its members are kept, but: lora_alpha is what the settings say; inference_mode is true; with the
-/// base beside it init_lora_weights is true, since nothing is to be done to that base again.
+/// The text of an adapter_config.json that peft loads. Where the settings come from such a file,
+/// all its members are kept, but: lora_alpha is what the settings say; inference_mode is true; with
+/// the base beside it init_lora_weights is true, since nothing is to be done to that base again.
 ///
 /// An alpha that nobody knows becomes null, with which peft loads nothing: a number left out would
 /// be 8 for it.

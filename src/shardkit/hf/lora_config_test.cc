@@ -18,7 +18,8 @@ TEST(AdapterConfig, IsRead) {
       "peft_type": "LORA", "r": 8, "lora_alpha": 16, "use_rslora": true, "use_dora": false,
       "fan_in_fan_out": true, "task_type": "CAUSAL_LM", "init_lora_weights": "pissa",
       "rank_pattern": {"down_proj": 4}, "alpha_pattern": {"v_proj": 2.5},
-      "use_qalora": true, "arrow_config": null, "layer_replication": [], "lora_dropout": NaN})").value();
+      "use_qalora": true, "arrow_config": null, "layer_replication": [], "lora_dropout": NaN})")
+                            .value();
   EXPECT_EQ(settings.rank, 8);
   EXPECT_EQ(settings.alpha, 16.0);
   EXPECT_TRUE(settings.rslora);
@@ -44,8 +45,8 @@ TEST(AdapterConfig, AnOptionIsSetWhereItIsTrueToPython) {
     EXPECT_TRUE(settings->foreign_options.empty()) << value;
   }
   for (const char* value : {"1", "true", "\"yes\""}) {
-    const auto settings = parse_adapter_config(
-        fmt::format(R"({{"use_rslora": {0}, "fan_in_fan_out": {0}}})", value));
+    const auto settings =
+        parse_adapter_config(fmt::format(R"({{"use_rslora": {0}, "fan_in_fan_out": {0}}})", value));
     ASSERT_THAT(settings, IsOk()) << value;
     EXPECT_TRUE(settings->rslora && settings->fan_in_fan_out == true) << value;
   }
@@ -86,17 +87,21 @@ TEST(AdapterConfig, TellsWhichParametersHaveAdapters) {
 }
 
 TEST(AdapterConfig, WhatIsNoNumberIsRefused) {
-  for (const char* text : {R"({"lora_alpha": -1})", R"({"lora_alpha": "16"})", R"({"lora_alpha": NaN})",
-                           R"({"lora_alpha": true})"})
-    EXPECT_THAT(parse_adapter_config(text), Fails(ErrorCode::kCorrupt, "'lora_alpha' is no number"));
+  for (const char* text : {R"({"lora_alpha": -1})", R"({"lora_alpha": "16"})",
+                           R"({"lora_alpha": NaN})", R"({"lora_alpha": true})"})
+    EXPECT_THAT(parse_adapter_config(text),
+                Fails(ErrorCode::kCorrupt, "'lora_alpha' is no number"));
   for (const char* text : {R"({"r": 0})", R"({"r": 1.5})", R"({"r": -8})"})
     EXPECT_THAT(parse_adapter_config(text), Fails(ErrorCode::kCorrupt, "'r' is no number"));
-  EXPECT_THAT(parse_adapter_config(R"({"rank_pattern": {"q": 0}})"), Fails(ErrorCode::kCorrupt, "rank_pattern"));
-  EXPECT_THAT(parse_adapter_config(R"({"alpha_pattern": [1]})"), Fails(ErrorCode::kCorrupt, "alpha_pattern"));
+  EXPECT_THAT(parse_adapter_config(R"({"rank_pattern": {"q": 0}})"),
+              Fails(ErrorCode::kCorrupt, "rank_pattern"));
+  EXPECT_THAT(parse_adapter_config(R"({"alpha_pattern": [1]})"),
+              Fails(ErrorCode::kCorrupt, "alpha_pattern"));
   EXPECT_THAT(parse_adapter_config("[]"),
               Fails(ErrorCode::kCorrupt, "configuration is no JSON object: found array"));
   EXPECT_THAT(parse_lora_train_meta("{"), Fails(ErrorCode::kCorrupt, ""));
-  EXPECT_THAT(parse_adapter_config(R"({"peft_type": "IA3"})"), Fails(ErrorCode::kUnsupported, "IA3"));
+  EXPECT_THAT(parse_adapter_config(R"({"peft_type": "IA3"})"),
+              Fails(ErrorCode::kUnsupported, "IA3"));
 }
 
 json::Value written(const LoraSettings& settings, const AdapterFacts& facts) {
@@ -126,7 +131,8 @@ TEST(AdapterConfig, IsMadeOfWhatTheTensorsTell) {
 
 TEST(AdapterConfig, KeepsWhatAFileSaid) {
   auto settings = parse_adapter_config(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 0,
-      "init_lora_weights": "pissa", "of_a_later_version": [1, 2]})").value();
+      "init_lora_weights": "pissa", "of_a_later_version": [1, 2]})")
+                      .value();
   settings.alpha = 0.5;
   AdapterFacts beside = facts();
   json::Value config = written(settings, beside);

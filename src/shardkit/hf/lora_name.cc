@@ -10,9 +10,14 @@
 namespace shardkit::hf {
 namespace {
 
-constexpr std::array<std::string_view, 8> kLoraParts{
-    "lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector",
-    "base_layer", "modules_to_save", "original_module"};
+constexpr std::array<std::string_view, 8> kLoraParts{"lora_A",
+                                                     "lora_B",
+                                                     "lora_embedding_A",
+                                                     "lora_embedding_B",
+                                                     "lora_magnitude_vector",
+                                                     "base_layer",
+                                                     "modules_to_save",
+                                                     "original_module"};
 constexpr std::string_view kPrefix = "base_model.model.";
 
 using Parts = std::span<const std::string_view>;

@@ -22,8 +22,8 @@ enum class LoraRole {
   kBias,         ///< bias of lora_B
   kEmbeddingA,
   kEmbeddingB,
-  kMagnitude,    ///< of DoRA
-  kUnknown,      ///< of an adapter, but of no form that is known here
+  kMagnitude,  ///< of DoRA
+  kUnknown,    ///< of an adapter, but of no form that is known here
 };
 
 struct LoraName {

@@ -1,12 +1,12 @@
 // Lists the files of a Hugging Face folder that go with its weights.
 #include "shardkit/hf/model_folder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <initializer_list>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "shardkit/io/path.h"
 
@@ -110,8 +110,9 @@ Status Lister::list(const std::string& below, std::size_t depth) {
   SHARDKIT_ASSIGN(const std::vector<DirectoryEntry> entries, fs_.list(path));
   entries_ += entries.size();
   if (entries_ > kMaxEntries)
-    return Error(ErrorCode::kLimit, fmt::format("more than {} files in a model's folder",
-                                                kMaxEntries)).in_file(folder_);
+    return Error(ErrorCode::kLimit,
+                 fmt::format("more than {} files in a model's folder", kMaxEntries))
+        .in_file(folder_);
   for (const DirectoryEntry& entry : entries) {
     const std::string name = below.empty() ? entry.name : join_path(below, entry.name);
     if (entry.info.kind == FileKind::kDirectory) {
@@ -139,9 +140,8 @@ Status Lister::list(const std::string& below, std::size_t depth) {
 bool is_weight_file(std::string_view file_name) {
   for (const std::string_view ending : {".safetensors", ".gguf", ".distcp"})
     if (file_name.ends_with(ending)) return true;
-  if (is_index(file_name) || file_name.starts_with("model.ckpt") ||
-      file_name == "rust_model.ot" || file_name == "openvino_model.bin" ||
-      file_name == "openvino_model.xml")
+  if (is_index(file_name) || file_name.starts_with("model.ckpt") || file_name == "rust_model.ot" ||
+      file_name == "openvino_model.bin" || file_name == "openvino_model.xml")
     return true;
 
   std::string_view stem = file_name;

@@ -13,7 +13,7 @@ namespace shardkit::hf {
 
 /// A file that goes with the weights: config, tokenizer, chat template, code.
 struct SidecarFile {
-  std::string path;         ///< below the folder, parts joined by '/'
+  std::string path;  ///< below the folder, parts joined by '/'
   std::uint64_t bytes = 0;
   std::int64_t modified_ns = 0;  ///< nanoseconds since 1970
 };

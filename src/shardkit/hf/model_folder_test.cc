@@ -29,28 +29,72 @@ std::vector<std::string> paths_in(const std::string& folder) {
 }
 
 TEST(WeightFile, IsKnownByItsName) {
-  for (const char* name :
-       {"model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json",
-        "model.fp16.safetensors", "model.safetensors.index.fp16.json", "adapter_model.safetensors",
-        "anything.safetensors", "pytorch_model.bin", "pytorch_model-00001-of-00002.bin",
-        "pytorch_model.fp16.bin", "pytorch_model.fp16-00001-of-00002.bin",
-        "pytorch_model.bin.index.json", "adapter_model.bin", "model.bin", "tf_model.h5",
-        "tf_model-00001-of-00002.h5", "tf_model.h5.index.json", "flax_model.msgpack",
-        "flax_model.msgpack.index.json", "consolidated.00.pth", "consolidated.pth",
-        "qwen2-q4_k_m.gguf", "model.onnx", "model_quantized.onnx", "decoder_model_merged.onnx",
-        "model.onnx_data", "openvino_model.bin", "openvino_model.xml", "rust_model.ot",
-        "model.ckpt.index", "model.ckpt-1000.data-00000-of-00001", "__0_0.distcp",
-        "model_world_size_8_rank_0.pt", "optim_world_size_8_rank_7.pt",
-        "extra_state_world_size_8_rank_7.pt"})
+  for (const char* name : {"model.safetensors",
+                           "model-00001-of-00002.safetensors",
+                           "model.safetensors.index.json",
+                           "model.fp16.safetensors",
+                           "model.safetensors.index.fp16.json",
+                           "adapter_model.safetensors",
+                           "anything.safetensors",
+                           "pytorch_model.bin",
+                           "pytorch_model-00001-of-00002.bin",
+                           "pytorch_model.fp16.bin",
+                           "pytorch_model.fp16-00001-of-00002.bin",
+                           "pytorch_model.bin.index.json",
+                           "adapter_model.bin",
+                           "model.bin",
+                           "tf_model.h5",
+                           "tf_model-00001-of-00002.h5",
+                           "tf_model.h5.index.json",
+                           "flax_model.msgpack",
+                           "flax_model.msgpack.index.json",
+                           "consolidated.00.pth",
+                           "consolidated.pth",
+                           "qwen2-q4_k_m.gguf",
+                           "model.onnx",
+                           "model_quantized.onnx",
+                           "decoder_model_merged.onnx",
+                           "model.onnx_data",
+                           "openvino_model.bin",
+                           "openvino_model.xml",
+                           "rust_model.ot",
+                           "model.ckpt.index",
+                           "model.ckpt-1000.data-00000-of-00001",
+                           "__0_0.distcp",
+                           "model_world_size_8_rank_0.pt",
+                           "optim_world_size_8_rank_7.pt",
+                           "extra_state_world_size_8_rank_7.pt"})
     EXPECT_TRUE(is_weight_file(name)) << name;
-  for (const char* name :
-       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "vocab.json",
-        "vocab.bin", "training_args.bin", "spm.bin", "merges.txt", "chat_template.jinja",
-        "preprocessor_config.json", "modeling_x.py", "README.md", "model.py", "model.json",
-        "index.json", "campplus.onnx", "openvino_tokenizer.bin", "my_pytorch_model.bin.txt",
-        "adapter_config.json", "safetensors", "model.safetensors.md", "scheduler.pt", "data.pt",
-        "pytorch_model.a.b.bin", "pytorch_model-1-of-2.bin", "x.index.json", "a.index.b.c.json",
-        ".gitattributes", ""})
+  for (const char* name : {"config.json",
+                           "generation_config.json",
+                           "tokenizer.json",
+                           "tokenizer.model",
+                           "vocab.json",
+                           "vocab.bin",
+                           "training_args.bin",
+                           "spm.bin",
+                           "merges.txt",
+                           "chat_template.jinja",
+                           "preprocessor_config.json",
+                           "modeling_x.py",
+                           "README.md",
+                           "model.py",
+                           "model.json",
+                           "index.json",
+                           "campplus.onnx",
+                           "openvino_tokenizer.bin",
+                           "my_pytorch_model.bin.txt",
+                           "adapter_config.json",
+                           "safetensors",
+                           "model.safetensors.md",
+                           "scheduler.pt",
+                           "data.pt",
+                           "pytorch_model.a.b.bin",
+                           "pytorch_model-1-of-2.bin",
+                           "x.index.json",
+                           "a.index.b.c.json",
+                           ".gitattributes",
+                           ""})
     EXPECT_FALSE(is_weight_file(name)) << name;
   EXPECT_FALSE(is_weight_file(std::string(1'000'000, 'a')));
 }
@@ -110,25 +154,26 @@ TEST(ListSidecars, RefusesLinksThatLeadElsewhere) {
   write_file(dir / "secret", "s");
   write_file(dir / "blobs/f00d", "s");
   write_file(dir / "modelx/y", "s");
-  for (const char* target : {"/etc/passwd", "../secret", "../blobs/f00d", "../modelx/y",
-                             "./../model/../secret"}) {
+  for (const char* target :
+       {"/etc/passwd", "../secret", "../blobs/f00d", "../modelx/y", "./../model/../secret"}) {
     const std::string link = dir / "model/vocab.json";
     std::filesystem::create_symlink(target, link);
     EXPECT_THAT(list_sidecars(fs, dir / "model"),
                 AllOf(Fails(ErrorCode::kUnsafe, "a link out of the model's folder"),
-                      Fails(ErrorCode::kUnsafe, "file '" + link + "'"))) << target;
+                      Fails(ErrorCode::kUnsafe, "file '" + link + "'")))
+        << target;
     std::filesystem::remove(link);
   }
   for (const char* target : {"..", ".", "/etc", "../modelx"}) {
     std::filesystem::create_directory_symlink(target, dir / "model/sub");
-    EXPECT_THAT(list_sidecars(fs, dir / "model"),
-                Fails(ErrorCode::kUnsafe, "links to folders")) << target;
+    EXPECT_THAT(list_sidecars(fs, dir / "model"), Fails(ErrorCode::kUnsafe, "links to folders"))
+        << target;
     std::filesystem::remove(dir / "model/sub");
   }
   for (const char* target : {"nothing", "loop"}) {
     std::filesystem::create_symlink(target, dir / "model/loop");
-    EXPECT_THAT(list_sidecars(fs, dir / "model"),
-                Fails(ErrorCode::kUnsupported, "dangling link")) << target;
+    EXPECT_THAT(list_sidecars(fs, dir / "model"), Fails(ErrorCode::kUnsupported, "dangling link"))
+        << target;
     std::filesystem::remove(dir / "model/loop");
   }
   EXPECT_THAT(paths_in(dir / "model"), ElementsAre("config.json"));

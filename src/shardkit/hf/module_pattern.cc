@@ -72,7 +72,8 @@ Result<std::vector<Atom>> parse(std::string_view text, std::string_view key) {
   return atoms;
 }
 
-/// Whether a key without operators but '.' names the module: most do, and there may be one for each.
+/// Whether a key without operators but '.' names the module: most do, and there may be one for
+/// each.
 bool names_at_end(std::string_view key, std::string_view module, bool from_start) {
   if (key.size() > module.size()) return false;
   const std::size_t start = module.size() - key.size();
@@ -90,8 +91,8 @@ Result<bool> names_module(std::string_view key, std::string_view module) {
   if (std::all_of(text.begin(), text.end(), [](char c) { return is_word(c) || c == '.'; }))
     return names_at_end(text, module, from_start);
   SHARDKIT_ASSIGN(const std::vector<Atom> atoms, parse(text, key));
-  // before[i]: the first i atoms may have taken all characters so far; inside[i]: atom i, too, and it
-  // may take more.
+  // before[i]: the first i atoms may have taken all characters so far; inside[i]: atom i, too, and
+  // it may take more.
   std::vector<bool> before(atoms.size() + 1, false), inside(atoms.size(), false);
   for (std::size_t at = 0;; ++at) {
     if (at == 0 || (!from_start && module[at - 1] == '.')) before[0] = true;

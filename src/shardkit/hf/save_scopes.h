@@ -15,7 +15,8 @@ namespace shardkit::hf {
 struct SaveScope {
   const SaveFamily* family = nullptr;
   std::string prefix;  ///< of the names that the rules are for; they do not look at it
-  std::string_view part = {};  ///< the member of config.json that configures it; empty: the top level
+  std::string_view part =
+      {};  ///< the member of config.json that configures it; empty: the top level
 
   /// The length of the prefix; none: the name is out of scope.
   std::optional<std::size_t> prefix_length(std::string_view name) const;

@@ -254,11 +254,12 @@ void Saver::cut_in_shards(const SaveRule& rule, std::size_t index, const FoundNa
   for (std::int64_t i = 0; i < count && count <= kMostExperts; ++i)
     names.push_back(found.with(numbered(rule.saved[0], i)));
   if (!names.empty() && cut(index, 0, names)) return;
-  uncut_ = Error(ErrorCode::kUnsupported,
-                 "config.json does not tell into how many parts transformers cuts a tensor")
-               .of_tensor(held_[index].name)
-               .expected(fmt::format("split_ngram_parts that share {}", to_string(held_[index].shape)))
-               .found(std::to_string(count));
+  uncut_ =
+      Error(ErrorCode::kUnsupported,
+            "config.json does not tell into how many parts transformers cuts a tensor")
+          .of_tensor(held_[index].name)
+          .expected(fmt::format("split_ngram_parts that share {}", to_string(held_[index].shape)))
+          .found(std::to_string(count));
 }
 
 bool Saver::transpose(const SaveRule& rule, std::size_t index, const FoundName& found) {
@@ -292,8 +293,8 @@ bool Saver::pair(const SaveRule& rule, std::size_t index, const FoundName& found
   return true;
 }
 
-bool Saver::join(const SaveScope& scope, const SaveRule& rule, std::size_t which,
-                 std::size_t index, const FoundName& found) {
+bool Saver::join(const SaveScope& scope, const SaveRule& rule, std::size_t which, std::size_t index,
+                 const FoundName& found) {
   const std::string name = renamed(found.with(rule.saved[0]));
   const auto [joint, is_new] = joints_.try_emplace(name);
   if (is_new) {
@@ -306,8 +307,10 @@ bool Saver::join(const SaveScope& scope, const SaveRule& rule, std::size_t which
   // Renames may make one name of two, and a tensor of one rule may have a name that another rule
   // makes, which has fewer places.
   Joint& place = joint->second;
-  if (place.rule != &rule || place.held[which]) place.is_taken_twice = true;
-  else place.held[which] = index;
+  if (place.rule != &rule || place.held[which])
+    place.is_taken_twice = true;
+  else
+    place.held[which] = index;
   return true;
 }
 
@@ -327,8 +330,10 @@ void Saver::keep(std::size_t index) {
           scope.family->conversions.begin(), scope.family->conversions.end(),
           [&tensor](const SaveRule& rule) { return is_saved_by(rule, tensor.name); });
     });
-    if (known) ++already_saved_;
-    else if (std::any_of(scopes_.begin(), scopes_.end(), unstacks)) odd_.push_back(tensor.name);
+    if (known)
+      ++already_saved_;
+    else if (std::any_of(scopes_.begin(), scopes_.end(), unstacks))
+      odd_.push_back(tensor.name);
   } else if (!behind.empty() && tensor.shape.size() > 2 && !saves_fused(tensor.name)) {
     fused_.push_back(tensor.name);
   }
@@ -428,8 +433,8 @@ void Saver::tell(const std::string& model_type, SavedForm& form) const {
   if (!odd_.empty())
     form.warnings.push_back(fmt::format(
         "{} are named neither as transformers holds experts of type '{}' nor as it saves them: "
-        "they are written as they are, and a reader may not match them", some_of(odd_),
-        model_type));
+        "they are written as they are, and a reader may not match them",
+        some_of(odd_), model_type));
   if (fused_.empty()) return;
   const std::string model =
       model_type.empty() ? "such a model" : fmt::format("a model of type '{}'", model_type);

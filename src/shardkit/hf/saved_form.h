@@ -56,8 +56,9 @@ struct SavedForm {
 /// any family that changes something, tensors come in the natural order of their names, as
 /// transformers then sorts them; else nothing changes, order included.
 ///
-/// Tensors that have the saved form already, as those of transformers 4 have, stay as they are, with
-/// a note. Experts that no entry explains, fused or under other names, stay, too, and are warned of.
+/// Tensors that have the saved form already, as those of transformers 4 have, stay as they are,
+/// with a note. Experts that no entry explains, fused or under other names, stay, too, and are
+/// warned of.
 ///
 /// @param config  null: there is none, so that nothing is known of the model
 /// @error kCorrupt      two tensors would be saved under one name

@@ -12,9 +12,9 @@ namespace shardkit::hf {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::Fails;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::Fails;
 using testing::IsOk;
 
 ModelConfig config_of(const std::string& model_type, const std::string& text_model_type = {},
@@ -38,17 +38,17 @@ std::vector<std::string> names_of(const Result<SavedForm>& form) {
 }
 
 TEST(SavedForm, ExpertsOneByOne) {
-  const auto form = form_of(config_of("qwen3_moe"),
-                            {{"model.layers.0.mlp.experts.gate_up_proj", {2, 6, 4}},
-                             {"model.layers.0.mlp.experts.down_proj", {2, 4, 3}},
-                             {"lm_head.weight", {8, 4}}});
-  EXPECT_THAT(names_of(form), ElementsAre("lm_head.weight",
-                                          "model.layers.0.mlp.experts.0.down_proj.weight",
-                                          "model.layers.0.mlp.experts.1.down_proj.weight",
-                                          "model.layers.0.mlp.experts.0.gate_proj.weight",
-                                          "model.layers.0.mlp.experts.1.gate_proj.weight",
-                                          "model.layers.0.mlp.experts.0.up_proj.weight",
-                                          "model.layers.0.mlp.experts.1.up_proj.weight"));
+  const auto form =
+      form_of(config_of("qwen3_moe"), {{"model.layers.0.mlp.experts.gate_up_proj", {2, 6, 4}},
+                                       {"model.layers.0.mlp.experts.down_proj", {2, 4, 3}},
+                                       {"lm_head.weight", {8, 4}}});
+  EXPECT_THAT(names_of(form),
+              ElementsAre("lm_head.weight", "model.layers.0.mlp.experts.0.down_proj.weight",
+                          "model.layers.0.mlp.experts.1.down_proj.weight",
+                          "model.layers.0.mlp.experts.0.gate_proj.weight",
+                          "model.layers.0.mlp.experts.1.gate_proj.weight",
+                          "model.layers.0.mlp.experts.0.up_proj.weight",
+                          "model.layers.0.mlp.experts.1.up_proj.weight"));
   const SavedTensor& up = (*form->tensors)[6];
   EXPECT_EQ(up.shape, (Dims{3, 4}));
   EXPECT_TRUE(up.is_entry);
@@ -114,13 +114,13 @@ TEST(SavedForm, ANameThatHasTheSavedFormIsNotRenamedAgain) {
   EXPECT_THAT(names_of(form_of(config_of("nomic_bert"), {{"encoder.layers.0.fc2.weight", {4, 4}},
                                                          {"layers.1.down_proj.weight", {4, 4}}})),
               ElementsAre("encoder.layers.0.fc2.weight", "encoder.layers.1.fc2.weight"));
-  EXPECT_THAT(names_of(form_of(config_of("llava", "", "LlavaModel"),
-                               {{"language_model.model.norm.weight", {4}},
-                                {"language_model.norm.weight_2", {4}}})),
-              ElementsAre("language_model.model.norm.weight",
-                          "language_model.model.norm.weight_2"));
-  EXPECT_THAT(names_of(form_of(config_of("sam3_tracker"), {{"tracker_model.mask.weight", {4}},
-                                                           {"prompt.weight", {4}}})),
+  EXPECT_THAT(
+      names_of(form_of(
+          config_of("llava", "", "LlavaModel"),
+          {{"language_model.model.norm.weight", {4}}, {"language_model.norm.weight_2", {4}}})),
+      ElementsAre("language_model.model.norm.weight", "language_model.model.norm.weight_2"));
+  EXPECT_THAT(names_of(form_of(config_of("sam3_tracker"),
+                               {{"tracker_model.mask.weight", {4}}, {"prompt.weight", {4}}})),
               ElementsAre("tracker_model.prompt.weight", "tracker_model.mask.weight"));
 }
 
@@ -134,13 +134,12 @@ TEST(SavedForm, PartsOfATensorThatAreSavedOneByOneStay) {
   EXPECT_THAT(names_of(form_of(config_of("unlimited_ocr_vision"),
                                {{"vision_model.layers.0.self_attn.qkv_proj.bias", {6}}})),
               ElementsAre("vision_model.layers.0.self_attn.qkv_proj.bias"));
-  EXPECT_THAT(names_of(form_of(config_of("hy_v4"),
-                               {{"model.layers.0.hc_pre.hc_attn_layer.hc_fn", {6}},
-                                {"model.layers.0.hc_pre.hc_mlp_layer.hc_fn", {6}},
-                                {"model.hc_pre.hc_head.hc_head_fn", {6}}})),
-              ElementsAre("model.hc_pre.hc_head.hc_head_fn",
-                          "model.layers.0.hc_pre.hc_attn_layer.hc_fn",
-                          "model.layers.0.hc_pre.hc_mlp_layer.hc_fn"));
+  EXPECT_THAT(
+      names_of(form_of(config_of("hy_v4"), {{"model.layers.0.hc_pre.hc_attn_layer.hc_fn", {6}},
+                                            {"model.layers.0.hc_pre.hc_mlp_layer.hc_fn", {6}},
+                                            {"model.hc_pre.hc_head.hc_head_fn", {6}}})),
+      ElementsAre("model.hc_pre.hc_head.hc_head_fn", "model.layers.0.hc_pre.hc_attn_layer.hc_fn",
+                  "model.layers.0.hc_pre.hc_mlp_layer.hc_fn"));
 }
 
 TEST(SavedForm, AHeadOfAnotherTaskKeepsItsNames) {
@@ -159,19 +158,19 @@ TEST(SavedForm, APartIsSavedByItsOwnEntryWhereItLies) {
   const std::vector<HeldTensor> held{{"backbone.beit.embeddings.cls_token", {1, 1, 4}},
                                      {"backbone.beit.layers.0.mlp.fc1.weight", {4, 4}},
                                      {"head.mlp.fc1.weight", {4, 4}}};
-  EXPECT_THAT(names_of(form_of(config, held)),
-              ElementsAre("backbone.embeddings.cls_token",
-                          "backbone.encoder.layer.0.intermediate.dense.weight",
-                          "head.mlp.fc1.weight"));
+  EXPECT_THAT(
+      names_of(form_of(config, held)),
+      ElementsAre("backbone.embeddings.cls_token",
+                  "backbone.encoder.layer.0.intermediate.dense.weight", "head.mlp.fc1.weight"));
   config.parts = {{"backbone_config", "swinv2"}};
   EXPECT_FALSE(form_of(config, held)->tensors.has_value());
 }
 
 TEST(SavedForm, TheModelWithoutAHeadIsSavedFirst) {
-  EXPECT_THAT(names_of(form_of(config_of("rf_detr", "", "RfDetrForInstanceSegmentation"),
-                               {{"model.model.enc_output.0.weight", {4, 4}},
-                                {"segmentation_bias", {1}}})),
-              ElementsAre("transformer.enc_output.0.weight", "segmentation_head.bias"));
+  EXPECT_THAT(
+      names_of(form_of(config_of("rf_detr", "", "RfDetrForInstanceSegmentation"),
+                       {{"model.model.enc_output.0.weight", {4, 4}}, {"segmentation_bias", {1}}})),
+      ElementsAre("transformer.enc_output.0.weight", "segmentation_head.bias"));
 }
 
 TEST(SavedForm, ARuleEndsWhereAWordDoes) {
@@ -204,7 +203,8 @@ TEST(SavedForm, ProjectionsAreJoinedInTheOrderOfTheRule) {
   EXPECT_EQ(joined.parts[1].held, 0u);
   std::vector<HeldTensor> twice = held;
   twice.push_back({"model.layers.0.attention.v_proj.weight", {2, 4}});
-  EXPECT_THAT(form_of(config_of("sarvam_moe"), twice), Fails(ErrorCode::kCorrupt, "as one part of"));
+  EXPECT_THAT(form_of(config_of("sarvam_moe"), twice),
+              Fails(ErrorCode::kCorrupt, "as one part of"));
   EXPECT_THAT(form_of(config_of("sarvam_moe"), {held[0], held[1]}),
               Fails(ErrorCode::kIncomplete, "not all tensors are there"));
   EXPECT_THAT(form_of(config_of("sarvam_moe"), {held[0], held[1], {held[2].name, {2, 5}}}),
@@ -213,16 +213,16 @@ TEST(SavedForm, ProjectionsAreJoinedInTheOrderOfTheRule) {
 
 TEST(SavedForm, ExpertsOfTextAndImagesAreNumberedThroughAndGatesTransposed) {
   const std::string mlp = "model.language_model.layers.1.mlp.";
-  const auto form = form_of(config_of("ernie4_5_vl_moe"),
-                            {{mlp + "text_moe.experts.down_proj", {2, 4, 6}},
-                             {mlp + "vision_moe.experts.down_proj", {2, 4, 3}},
-                             {mlp + "vision_moe.gate.weight", {2, 4}}});
+  const auto form =
+      form_of(config_of("ernie4_5_vl_moe"), {{mlp + "text_moe.experts.down_proj", {2, 4, 6}},
+                                             {mlp + "vision_moe.experts.down_proj", {2, 4, 3}},
+                                             {mlp + "vision_moe.gate.weight", {2, 4}}});
   const std::string saved = "model.layers.1.mlp.";
-  EXPECT_THAT(names_of(form), ElementsAre(saved + "experts.0.down_proj.weight",
-                                          saved + "experts.1.down_proj.weight",
-                                          saved + "experts.2.down_proj.weight",
-                                          saved + "experts.3.down_proj.weight",
-                                          saved + "gate.weight_1"));
+  EXPECT_THAT(
+      names_of(form),
+      ElementsAre(saved + "experts.0.down_proj.weight", saved + "experts.1.down_proj.weight",
+                  saved + "experts.2.down_proj.weight", saved + "experts.3.down_proj.weight",
+                  saved + "gate.weight_1"));
   EXPECT_EQ((*form->tensors)[2].shape, (Dims{4, 3}));
   EXPECT_EQ((*form->tensors)[4].shape, (Dims{4, 2}));
   EXPECT_EQ((*form->tensors)[4].parts[0].order, (Dims{1, 0}));
@@ -268,9 +268,9 @@ TEST(SavedForm, ExpertsThatAreOneByOneAlreadyAreTold) {
 }
 
 TEST(SavedForm, NamesOfNeitherFormAreTold) {
-  const auto form = form_of(config_of("qwen3_moe"),
-                            {{"model.layers.0.mlp.experts.0.w1.weight", {3, 4}},
-                             {"model.layers.0.mlp.experts.0.w2.weight", {4, 3}}});
+  const auto form =
+      form_of(config_of("qwen3_moe"), {{"model.layers.0.mlp.experts.0.w1.weight", {3, 4}},
+                                       {"model.layers.0.mlp.experts.0.w2.weight", {4, 3}}});
   ASSERT_THAT(form, IsOk());
   EXPECT_THAT(form->notes, IsEmpty());
   EXPECT_THAT(form->warnings,
@@ -324,21 +324,21 @@ TEST(SavedForm, HeadsThatAreNotToldOrDoNotShareTheRowsAreRefused) {
   config = config_of("step3p7");
   config.sizes.num_attention_heads = 3;
   config.parts = {{"vision_config", "step3p5_vision", 2}};
-  EXPECT_EQ(form_of(config, vision("model.vision_model."))->tensors->front().view,
-            (Dims{6, 3, 2}));
+  EXPECT_EQ(form_of(config, vision("model.vision_model."))->tensors->front().view, (Dims{6, 3, 2}));
   EXPECT_THAT(form_of(kimi_with(5), projections({12, 5})),
               Fails(ErrorCode::kCorrupt, "cannot be divided into the parts"));
   std::vector<HeldTensor> grouped = projections({12, 5});
   grouped[2].shape = {6, 5};
-  EXPECT_THAT(form_of(kimi_with(2), grouped), Fails(ErrorCode::kCorrupt, "cannot be divided into the parts"));
+  EXPECT_THAT(form_of(kimi_with(2), grouped),
+              Fails(ErrorCode::kCorrupt, "cannot be divided into the parts"));
 }
 
 TEST(SavedForm, GateAndUpProjectionsAlternate) {
   const std::string mlp = "model.language_model.layers.0.mlp.";
-  const auto form = form_of(config_of("inkling_mm_model"),
-                            {{mlp + "experts.gate_up_proj", {2, 6, 4}},
-                             {mlp + "gate_proj.weight", {3, 4}},
-                             {mlp + "up_proj.weight", {3, 4}}});
+  const auto form =
+      form_of(config_of("inkling_mm_model"), {{mlp + "experts.gate_up_proj", {2, 6, 4}},
+                                              {mlp + "gate_proj.weight", {3, 4}},
+                                              {mlp + "up_proj.weight", {3, 4}}});
   EXPECT_THAT(names_of(form), ElementsAre("model.llm.layers.0.mlp.experts.w13_weight",
                                           "model.llm.layers.0.mlp.w13_dn.weight"));
   const SavedTensor& fused = (*form->tensors)[0];
@@ -357,10 +357,9 @@ TEST(SavedForm, AnEmbeddingIsCutIntoAsManyPartsAsConfigJsonSays) {
   ModelConfig config = config_of("qwen4_exp_text");
   const std::vector<HeldTensor> held{{"model.ngram_embedding.weight", {6, 4}}};
   config.sizes.split_ngram_parts = 3;
-  EXPECT_THAT(names_of(form_of(config, held)),
-              ElementsAre("model.ngram_embedding.shard_0.weight",
-                          "model.ngram_embedding.shard_1.weight",
-                          "model.ngram_embedding.shard_2.weight"));
+  EXPECT_THAT(names_of(form_of(config, held)), ElementsAre("model.ngram_embedding.shard_0.weight",
+                                                           "model.ngram_embedding.shard_1.weight",
+                                                           "model.ngram_embedding.shard_2.weight"));
   for (const std::optional<std::int64_t> parts :
        {std::optional<std::int64_t>(), std::optional<std::int64_t>(0),
         std::optional<std::int64_t>(5), std::optional<std::int64_t>(std::int64_t{1} << 40)}) {
@@ -371,9 +370,9 @@ TEST(SavedForm, AnEmbeddingIsCutIntoAsManyPartsAsConfigJsonSays) {
 }
 
 TEST(SavedForm, QueriesOfALoopAreTakenApart) {
-  const auto form = form_of(config_of("inkling2_loop_text"),
-                            {{"model.message_input.query", {3, 4, 8}},
-                             {"model.layers.3.attention_input.query", {8}}});
+  const auto form = form_of(
+      config_of("inkling2_loop_text"),
+      {{"model.message_input.query", {3, 4, 8}}, {"model.layers.3.attention_input.query", {8}}});
   EXPECT_THAT(names_of(form), ElementsAre("model.llm.attn_res.attn_queries.2",
                                           "model.llm.middle_cycle_cross_pass_queries",
                                           "model.llm.middle_cycle_cross_pass_kv_queries"));

@@ -18,14 +18,14 @@ struct KnownTie {
 /// names that 4.x saved for models of text and images. Where a model has two of the canonical
 /// names, the first here counts.
 constexpr std::array kKnownTies{
-    KnownTie{"lm_head.weight", "model.embed_tokens.weight"},           // llama, qwen2, gemma, ...
+    KnownTie{"lm_head.weight", "model.embed_tokens.weight"},  // llama, qwen2, gemma, ...
     KnownTie{"lm_head.weight", "model.language_model.embed_tokens.weight"},  // qwen2_vl, gemma3
     KnownTie{"language_model.lm_head.weight", "language_model.model.embed_tokens.weight"},  // 4.x
-    KnownTie{"lm_head.weight", "model.text_model.embed_tokens.weight"},      // idefics3, smolvlm
-    KnownTie{"lm_head.weight", "transformer.wte.weight"},              // gpt2, gpt_bigcode, mpt
-    KnownTie{"lm_head.weight", "transformer.word_embeddings.weight"},  // bloom, falcon
-    KnownTie{"lm_head.weight", "model.decoder.embed_tokens.weight"},   // opt
-    KnownTie{"lm_head.weight", "backbone.embeddings.weight"},          // mamba, mamba2
+    KnownTie{"lm_head.weight", "model.text_model.embed_tokens.weight"},  // idefics3, smolvlm
+    KnownTie{"lm_head.weight", "transformer.wte.weight"},                // gpt2, gpt_bigcode, mpt
+    KnownTie{"lm_head.weight", "transformer.word_embeddings.weight"},    // bloom, falcon
+    KnownTie{"lm_head.weight", "model.decoder.embed_tokens.weight"},     // opt
+    KnownTie{"lm_head.weight", "backbone.embeddings.weight"},            // mamba, mamba2
 };
 
 /// Ends of the names of classes that have an output embedding; without a class it is taken for one.
@@ -54,8 +54,7 @@ std::vector<TiedPair> tied_pairs(const ModelConfig& config, std::span<const std:
   return pairs;
 }
 
-std::vector<TiedPair> ties_left_out(const ModelConfig& config,
-                                    std::span<const std::string> names) {
+std::vector<TiedPair> ties_left_out(const ModelConfig& config, std::span<const std::string> names) {
   std::vector<TiedPair> pairs;
   if (!ties_word_embeddings(config) || !has_output_embedding(config)) return pairs;
   const std::unordered_set<std::string_view> present(names.begin(), names.end());

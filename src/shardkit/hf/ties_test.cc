@@ -32,8 +32,8 @@ TEST(TiedPairs, NeedBothNames) {
     return tied_pairs(config, names).size();
   };
   EXPECT_EQ(count({"lm_head.weight", "model.embed_tokens.weight"}), 1u);
-  EXPECT_EQ(count({"language_model.lm_head.weight",
-                   "language_model.model.embed_tokens.weight"}), 1u);
+  EXPECT_EQ(count({"language_model.lm_head.weight", "language_model.model.embed_tokens.weight"}),
+            1u);
   EXPECT_EQ(count({"model.embed_tokens.weight"}), 0u);
   EXPECT_EQ(count({"lm_head.weight", "model.layers.0.mlp.up_proj.weight"}), 0u);
   EXPECT_EQ(count({"score.weight", "model.embed_tokens.weight"}), 0u);

@@ -19,17 +19,17 @@ inline constexpr std::size_t kMostRuleNames = 4;
 /// stands for digits and '*' for any characters, at least one; in its `saved` for the same ones.
 struct SaveRule {
   enum class Change {
-    kRename,     ///< held[0] becomes saved[0]
-    kUnstack,    ///< the entries of dimension 0, numbered at the '*' of each of `saved`, which
-                 ///< share dimension 1 of held[0] evenly (Chunk, then SplitModulelist). The
-                 ///< numbers of held[1]'s entries go on where those of held[0] end
-    kChunk,      ///< `saved` share dimension `dim` of held[0] as torch.chunk does: the last gets
-                 ///< less
-    kShards,     ///< as many as config.json's split_ngram_parts share dimension 0 of held[0],
-                 ///< numbered at the '*' of saved[0]
-    kJoin,       ///< all of `held`, one after another on dimension 0, become saved[0]
-    kJoinHeads,  ///< so, too; but in each head of the first two of `held`, rows of the first half
-                 ///< and of the second alternate (PermuteForRope). How many heads: `heads_of`
+    kRename,      ///< held[0] becomes saved[0]
+    kUnstack,     ///< the entries of dimension 0, numbered at the '*' of each of `saved`, which
+                  ///< share dimension 1 of held[0] evenly (Chunk, then SplitModulelist). The
+                  ///< numbers of held[1]'s entries go on where those of held[0] end
+    kChunk,       ///< `saved` share dimension `dim` of held[0] as torch.chunk does: the last gets
+                  ///< less
+    kShards,      ///< as many as config.json's split_ngram_parts share dimension 0 of held[0],
+                  ///< numbered at the '*' of saved[0]
+    kJoin,        ///< all of `held`, one after another on dimension 0, become saved[0]
+    kJoinHeads,   ///< so, too; but in each head of the first two of `held`, rows of the first half
+                  ///< and of the second alternate (PermuteForRope). How many heads: `heads_of`
     kInterleave,  ///< in dimension `dim` of held[0], entries of its halves alternate, or those of
                   ///< held[0] and held[1], and become saved[0]
     kTranspose,   ///< the last two dimensions are exchanged

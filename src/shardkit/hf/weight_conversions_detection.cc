@@ -7,10 +7,8 @@ namespace shardkit::hf::internal {
 namespace {
 
 constexpr std::array kDetrRenames{
-    rename("layers.#.mlp.fc2", "layers.#.fc2"),
-    rename("layers.#.mlp.fc1", "layers.#.fc1"),
-    rename("o_proj", "out_proj"),
-    rename("backbone", "backbone.conv_encoder")};
+    rename("layers.#.mlp.fc2", "layers.#.fc2"), rename("layers.#.mlp.fc1", "layers.#.fc1"),
+    rename("o_proj", "out_proj"), rename("backbone", "backbone.conv_encoder")};
 constexpr std::array kDetrSegmentationRenames{
     rename("mask_head.output_conv", "mask_head.out_lay"),
     rename("mask_head.fpn_stages.2.refine.norm", "mask_head.gn5"),
@@ -46,25 +44,20 @@ constexpr std::array kConditionalDetrRenames{
     rename("self_attn.o_proj", "self_attn.out_proj"),
     rename("backbone", "backbone.conv_encoder")};
 constexpr std::array kDeformableDetrRenames{
-    rename("layers.#.mlp.fc2", "layers.#.fc2"),
-    rename("layers.#.mlp.fc1", "layers.#.fc1"),
-    rename("self_attn.o_proj", "self_attn.out_proj"),
-    rename("backbone", "backbone.conv_encoder")};
-constexpr std::array kLwDetrRenames{
-    rename("attention.o_proj", "attention.output"),
-    rename("attention.v_proj", "attention.attention.value"),
-    rename("attention.k_proj", "attention.attention.key"),
-    rename("attention.q_proj", "attention.attention.query")};
-constexpr std::array kRtDetrRenames{
-    rename("encoder.aifi.#.layers", "encoder.encoder.#.layers"),
-    rename("layers.#.mlp.fc2", "layers.#.fc2"),
-    rename("layers.#.mlp.fc1", "layers.#.fc1"),
-    rename("o_proj", "out_proj")};
-constexpr std::array kDFineRenames{
-    rename("encoder.aifi.#.layers", "encoder.encoder.#.layers"),
-    rename("layers.#.mlp.layers.1", "layers.#.fc2"),
-    rename("layers.#.mlp.layers.0", "layers.#.fc1"),
-    rename("o_proj", "out_proj")};
+    rename("layers.#.mlp.fc2", "layers.#.fc2"), rename("layers.#.mlp.fc1", "layers.#.fc1"),
+    rename("self_attn.o_proj", "self_attn.out_proj"), rename("backbone", "backbone.conv_encoder")};
+constexpr std::array kLwDetrRenames{rename("attention.o_proj", "attention.output"),
+                                    rename("attention.v_proj", "attention.attention.value"),
+                                    rename("attention.k_proj", "attention.attention.key"),
+                                    rename("attention.q_proj", "attention.attention.query")};
+constexpr std::array kRtDetrRenames{rename("encoder.aifi.#.layers", "encoder.encoder.#.layers"),
+                                    rename("layers.#.mlp.fc2", "layers.#.fc2"),
+                                    rename("layers.#.mlp.fc1", "layers.#.fc1"),
+                                    rename("o_proj", "out_proj")};
+constexpr std::array kDFineRenames{rename("encoder.aifi.#.layers", "encoder.encoder.#.layers"),
+                                   rename("layers.#.mlp.layers.1", "layers.#.fc2"),
+                                   rename("layers.#.mlp.layers.0", "layers.#.fc1"),
+                                   rename("o_proj", "out_proj")};
 constexpr std::array kRfDetrConversions{
     join({"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
          "self_attn.in_proj_weight"),
@@ -113,21 +106,19 @@ constexpr std::array kRfDetrSegmentationRenames{
     rename("query_features_block.mlp.fc2", "segmentation_head.query_features_block.layers.2"),
     rename("query_features_block.mlp.fc1", "segmentation_head.query_features_block.layers.0"),
     rename("^model.", "")};
-constexpr std::array kMaskFormerRenames{
-    rename("layers.#.mlp.fc2", "layers.#.fc2"),
-    rename("layers.#.mlp.fc1", "layers.#.fc1")};
+constexpr std::array kMaskFormerRenames{rename("layers.#.mlp.fc2", "layers.#.fc2"),
+                                        rename("layers.#.mlp.fc1", "layers.#.fc1")};
 constexpr std::array kSam3TrackerRenames{
-    rename("^", "tracker_model."),
-    rename("vision_encoder.neck.", "tracker_neck."),
+    rename("^", "tracker_model."), rename("vision_encoder.neck.", "tracker_neck."),
     rename("vision_encoder.backbone.", "detector_model.vision_encoder.backbone.")};
-constexpr auto kPpDocLayoutV4Renames = both(
-    kRtDetrRenames,
-    std::array{
-        rename("decoder.relative_order_head.s2r_fusion.closure_weight", "s2r_fusion.a"),
-        rename("decoder.relative_order_head.global_pointer.", "decoder_global_pointer."),
-        rename("decoder.relative_order_head.proj.", "decoder_order_head."),
-        rename("decoder.successor_order_head.global_pointer.", "decoder_roor_global_pointer."),
-        rename("decoder.successor_order_head.proj.", "decoder_roor_order_head.")});
+constexpr auto kPpDocLayoutV4Renames =
+    both(kRtDetrRenames,
+         std::array{
+             rename("decoder.relative_order_head.s2r_fusion.closure_weight", "s2r_fusion.a"),
+             rename("decoder.relative_order_head.global_pointer.", "decoder_global_pointer."),
+             rename("decoder.relative_order_head.proj.", "decoder_order_head."),
+             rename("decoder.successor_order_head.global_pointer.", "decoder_roor_global_pointer."),
+             rename("decoder.successor_order_head.proj.", "decoder_roor_order_head.")});
 
 constexpr std::array kFamilies{
     SaveFamily{"conditional_detr", {}, kConditionalDetrRenames},
@@ -142,8 +133,11 @@ constexpr std::array kFamilies{
     SaveFamily{"pp_doclayout_v3", {}, kRtDetrRenames},
     SaveFamily{"pp_doclayout_v4", {}, kPpDocLayoutV4Renames},
     SaveFamily{"rf_detr", kRfDetrConversions, kRfDetrRenames},
-    SaveFamily{"RfDetrForInstanceSegmentation", {}, kRfDetrSegmentationRenames,
-               "RfDetrForObjectDetection", "model."},
+    SaveFamily{"RfDetrForInstanceSegmentation",
+               {},
+               kRfDetrSegmentationRenames,
+               "RfDetrForObjectDetection",
+               "model."},
     SaveFamily{"RfDetrForObjectDetection", {}, kRfDetrDetectionRenames, "rf_detr", "model."},
     SaveFamily{"rt_detr", {}, kRtDetrRenames},
     SaveFamily{"rt_detr_v2", {}, kRtDetrRenames},

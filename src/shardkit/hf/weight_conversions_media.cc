@@ -7,32 +7,27 @@ namespace shardkit::hf::internal {
 namespace {
 
 /// "llava" and, of the model inside, "LlavaModel".
-constexpr std::array kLlavaRenames{
-    rename("^model.language_model", "language_model.model"),
-    rename("^model.multi_modal_projector", "multi_modal_projector"),
-    rename("^model.vision_tower", "vision_tower"),
-    rename("^lm_head", "language_model.lm_head")};
+constexpr std::array kLlavaRenames{rename("^model.language_model", "language_model.model"),
+                                   rename("^model.multi_modal_projector", "multi_modal_projector"),
+                                   rename("^model.vision_tower", "vision_tower"),
+                                   rename("^lm_head", "language_model.lm_head")};
 constexpr std::array kLlavaNextRenames{
     rename("^model.language_model", "language_model.model"),
     rename("^model.image_newline", "image_newline"),
     rename("^model.multi_modal_projector", "multi_modal_projector"),
-    rename("^model.vision_tower", "vision_tower"),
-    rename("^lm_head", "language_model.lm_head")};
+    rename("^model.vision_tower", "vision_tower"), rename("^lm_head", "language_model.lm_head")};
 constexpr std::array kVideoLlavaRenames{
     rename("^model.language_model", "language_model.model"),
     rename("^model.multi_modal_projector", "multi_modal_projector"),
-    rename("^model.video_tower", "video_tower"),
-    rename("^model.image_tower", "image_tower"),
+    rename("^model.video_tower", "video_tower"), rename("^model.image_tower", "image_tower"),
     rename("^lm_head", "language_model.lm_head")};
-constexpr std::array kFuyuRenames{
-    rename("^model.language_model", "language_model.model"),
-    rename("^model.vision_embed_tokens", "vision_embed_tokens"),
-    rename("^lm_head", "language_model.lm_head")};
-constexpr std::array kMllamaRenames{
-    rename("^model.language_model", "language_model.model"),
-    rename("^model.multi_modal_projector", "multi_modal_projector"),
-    rename("^model.vision_model", "vision_model"),
-    rename("^lm_head", "language_model.lm_head")};
+constexpr std::array kFuyuRenames{rename("^model.language_model", "language_model.model"),
+                                  rename("^model.vision_embed_tokens", "vision_embed_tokens"),
+                                  rename("^lm_head", "language_model.lm_head")};
+constexpr std::array kMllamaRenames{rename("^model.language_model", "language_model.model"),
+                                    rename("^model.multi_modal_projector", "multi_modal_projector"),
+                                    rename("^model.vision_model", "vision_model"),
+                                    rename("^lm_head", "language_model.lm_head")};
 constexpr std::array kEmu3Renames{rename("^model.text_model", "text_model.model"),
                                   rename("^model.vqmodel", "vqmodel"),
                                   rename("^lm_head", "text_model.lm_head")};
@@ -47,13 +42,11 @@ constexpr std::array kPaddleOcrRenames{rename("^model.language_model", "model"),
 constexpr std::array kQwen2AudioRenames{
     rename("^model.language_model", "language_model.model"),
     rename("^model.multi_modal_projector", "multi_modal_projector"),
-    rename("^model.audio_tower", "audio_tower"),
-    rename("^lm_head", "language_model.lm_head")};
-constexpr std::array kGraniteSpeechRenames{
-    rename("^model.language_model", "language_model.model"),
-    rename("^model.projector", "projector"),
-    rename("^model.encoder", "encoder"),
-    rename("^lm_head", "language_model.lm_head")};
+    rename("^model.audio_tower", "audio_tower"), rename("^lm_head", "language_model.lm_head")};
+constexpr std::array kGraniteSpeechRenames{rename("^model.language_model", "language_model.model"),
+                                           rename("^model.projector", "projector"),
+                                           rename("^model.encoder", "encoder"),
+                                           rename("^lm_head", "language_model.lm_head")};
 constexpr std::array kVibeVoiceRenames{
     rename("^model.language_model", "language_model.model"),
     rename("^model.multi_modal_projector", "multi_modal_projector"),
@@ -110,8 +103,8 @@ constexpr std::array kHunYuanVlRenames{
     rename("^vit.layers.#.layer_norm1.", "vit.layers.#.input_layernorm."),
     rename("mlp.fc2", "mlp.dense_4h_to_h"),
     rename("mlp.fc1", "mlp.dense_h_to_4h")};
-constexpr auto kHyV4VlRenames = both(
-    kHunYuanVlRenames, std::array{rename("perceive.before_rms.", "perceive.norm.")});
+constexpr auto kHyV4VlRenames =
+    both(kHunYuanVlRenames, std::array{rename("perceive.before_rms.", "perceive.norm.")});
 constexpr std::array kMolmo2Renames{
     rename("image_projector.up_proj", "image_projector.w3"),
     rename("image_projector.down_proj", "image_projector.w2"),
@@ -140,10 +133,8 @@ constexpr std::array kMolmo2TextConversions{
     join({"mlp.up_proj.weight", "mlp.gate_proj.weight"}, "mlp.ff_proj.weight"),
     join({"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}, "self_attn.att_proj")};
 constexpr std::array kMolmo2TextRenames{
-    rename("mlp.down_proj", "mlp.ff_out"),
-    rename("self_attn.o_proj", "self_attn.attn_out"),
-    rename(".post_attention_layernorm.", ".ff_norm."),
-    rename(".input_layernorm.", ".attn_norm.")};
+    rename("mlp.down_proj", "mlp.ff_out"), rename("self_attn.o_proj", "self_attn.attn_out"),
+    rename(".post_attention_layernorm.", ".ff_norm."), rename(".input_layernorm.", ".attn_norm.")};
 constexpr std::array kDeepseekOcr2Renames{
     rename("^language_model.norm.", "norm."),
     rename("model.language_model.norm.", "model.norm."),
@@ -232,13 +223,12 @@ constexpr std::array kUnlimitedOcrVisionRenames{
     rename("^sam_encoder.layers.#.layer_norm2.", "sam_encoder.blocks.#.norm2."),
     rename("^sam_encoder.layers.#.layer_norm1.", "sam_encoder.blocks.#.norm1."),
     rename("^vision_encoder.encoder", "vision_encoder.transformer")};
-constexpr std::array kDots3NoteRenames{
-    rename("^audio_tower.audio_adapter.", "audio_adapter."),
-    rename("^audio_tower.", "audio_encoder."),
-    rename("^vision_tower.", "vision_encoder."),
-    rename("^language_model.embed_tokens.", "embed_tokens."),
-    rename("^language_model.layers.", "layers."),
-    rename("^language_model.norm.", "norm.")};
+constexpr std::array kDots3NoteRenames{rename("^audio_tower.audio_adapter.", "audio_adapter."),
+                                       rename("^audio_tower.", "audio_encoder."),
+                                       rename("^vision_tower.", "vision_encoder."),
+                                       rename("^language_model.embed_tokens.", "embed_tokens."),
+                                       rename("^language_model.layers.", "layers."),
+                                       rename("^language_model.norm.", "norm.")};
 constexpr std::array kDots3NoteHeadRenames{
     rename("^model.vision_encoder.", "vision_encoder."),
     rename("^model.audio_encoder.", "audio_encoder."),
@@ -323,11 +313,10 @@ constexpr std::array kFamilies{
     SaveFamily{"paligemma model", {}, kTextModelRenames},
     // Renamed or cut in more places.
     SaveFamily{"deepseek_ocr2", kMlpExperts, kDeepseekOcr2Renames},
-    SaveFamily{"Dots3NoteForConditionalGeneration",
-               {}, kDots3NoteHeadRenames, "Dots3NoteModel", "model."},
+    SaveFamily{
+        "Dots3NoteForConditionalGeneration", {}, kDots3NoteHeadRenames, "Dots3NoteModel", "model."},
     SaveFamily{"Dots3NoteModel", {}, kDots3NoteRenames},
-    SaveFamily{"dots3_note_vision_encoder",
-               kDots3NoteVisionConversions, kDots3NoteVisionRenames},
+    SaveFamily{"dots3_note_vision_encoder", kDots3NoteVisionConversions, kDots3NoteVisionRenames},
     SaveFamily{"hunyuan_vl", {}, kHunYuanVlRenames},
     SaveFamily{"hy_v4_vl", {}, kHyV4VlRenames},
     SaveFamily{"molmo2", {}, kMolmo2Renames},
@@ -339,8 +328,7 @@ constexpr std::array kFamilies{
     SaveFamily{"qwen3_omni_moe_thinker", kMlpExperts, kQwenOmniThinkerRenames},
     SaveFamily{"shieldgemma2", {}, kShieldGemma2Renames},
     SaveFamily{"unlimited_ocr", {}, kUnlimitedOcrRenames},
-    SaveFamily{"unlimited_ocr_vision",
-               kUnlimitedOcrVisionConversions, kUnlimitedOcrVisionRenames},
+    SaveFamily{"unlimited_ocr_vision", kUnlimitedOcrVisionConversions, kUnlimitedOcrVisionRenames},
 };
 
 }  // namespace

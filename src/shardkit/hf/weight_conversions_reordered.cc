@@ -46,20 +46,19 @@ constexpr std::array kMistralLarge4Renames{
     rename("^model.language_model.rotary_emb.alpha", "lerope.alpha"),
     rename("^model.language_model.embed_tokens.", "tok_embeddings."),
     rename("^model.vision_tower.", "vision_encoder.")};
-constexpr std::array kMistralLarge4TextRenames{
-    rename(".softmax_scaling.bias", ".ssmax_scaling.b"),
-    rename(".softmax_scaling.scale", ".ssmax_scaling.s"),
-    rename(".mlp.shared_experts.", ".shared_experts."),
-    rename(".mlp.experts.", ".experts."),
-    rename(".mlp.gate.", ".gate."),
-    rename(".mlp.", ".feed_forward."),
-    rename(".kv_a_layernorm.", ".kv_a_norm."),
-    rename(".post_attention_layernorm.", ".ffn_norm."),
-    rename(".input_layernorm.", ".attention_norm."),
-    rename(".kv_b_proj.", ".wkv_b."),
-    rename(".kv_a_proj_with_mqa.", ".wkv_a_with_mqa."),
-    rename(".q_proj.", ".wq."),
-    rename(".self_attn.", ".attention.")};
+constexpr std::array kMistralLarge4TextRenames{rename(".softmax_scaling.bias", ".ssmax_scaling.b"),
+                                               rename(".softmax_scaling.scale", ".ssmax_scaling.s"),
+                                               rename(".mlp.shared_experts.", ".shared_experts."),
+                                               rename(".mlp.experts.", ".experts."),
+                                               rename(".mlp.gate.", ".gate."),
+                                               rename(".mlp.", ".feed_forward."),
+                                               rename(".kv_a_layernorm.", ".kv_a_norm."),
+                                               rename(".post_attention_layernorm.", ".ffn_norm."),
+                                               rename(".input_layernorm.", ".attention_norm."),
+                                               rename(".kv_b_proj.", ".wkv_b."),
+                                               rename(".kv_a_proj_with_mqa.", ".wkv_a_with_mqa."),
+                                               rename(".q_proj.", ".wq."),
+                                               rename(".self_attn.", ".attention.")};
 constexpr std::array kStep3p7Conversions{
     chunk("mlp.experts.gate_up_proj", {"moe.gate_proj.weight", "moe.up_proj.weight"}, 1)};
 constexpr std::array kStep3p7Renames{
@@ -275,15 +274,15 @@ constexpr std::array kInkling2LoopConversions{
     interleave(1, {"mlp.experts.gate_up_proj"}, "mlp.experts.w13_weight"),
     pairs("message_input.query", "middle_cycle_cross_pass_queries",
           "middle_cycle_cross_pass_kv_queries")};
-constexpr auto kInkling2LoopRenames = both(
-    kInkling2TextRenames,
-    std::array{
-        rename("_message_gate.forget_gate_proj.weight", "_message_gate.forget_weight"),
-        rename("_message_gate.message_gate_proj.weight", "_message_gate.gain_weight"),
-        rename("_message_gate.down_proj.weight", "_message_gate.down_weight"),
-        rename("mlp_message_gate.", "controllers.mlp."),
-        rename("v_message_gate.", "controllers.v."), rename("k_message_gate.", "controllers.k."),
-        rename("q_message_gate.", "controllers.attn.")});
+constexpr auto kInkling2LoopRenames =
+    both(kInkling2TextRenames,
+         std::array{rename("_message_gate.forget_gate_proj.weight", "_message_gate.forget_weight"),
+                    rename("_message_gate.message_gate_proj.weight", "_message_gate.gain_weight"),
+                    rename("_message_gate.down_proj.weight", "_message_gate.down_weight"),
+                    rename("mlp_message_gate.", "controllers.mlp."),
+                    rename("v_message_gate.", "controllers.v."),
+                    rename("k_message_gate.", "controllers.k."),
+                    rename("q_message_gate.", "controllers.attn.")});
 
 constexpr std::array kFamilies{
     SaveFamily{"gradium_phonon_tts", kGradiumConversions, kGradiumRenames},

@@ -68,19 +68,16 @@ constexpr std::array kNemotronOmniRenames{
     rename("^multi_modal_projector.linear_2.", "mlp1.3."),
     rename("^multi_modal_projector.linear_1.", "mlp1.1."),
     rename("^multi_modal_projector.layer_norm.", "mlp1.0.")};
-constexpr std::array kMimiRenames{
-    rename("^decoder.decoder_seanet.layers", "decoder.layers"),
-    rename("^encoder.encoder_seanet.layers", "encoder.layers"),
-    rename("^decoder.decoder.layers", "decoder.layers"),
-    rename("^decoder.decoder_transformer.", "decoder_transformer."),
-    rename("^decoder.upsample.", "upsample."),
-    rename("^encoder.downsample.", "downsample."),
-    rename("^encoder.encoder_transformer.", "encoder_transformer."),
-    rename("^encoder.encoder.layers", "encoder.layers")};
-constexpr std::array kMimiEncoderRenames{
-    rename("^encoder_seanet.layers", "encoder.layers")};
-constexpr std::array kMimiDecoderRenames{
-    rename("^decoder_seanet.layers", "decoder.layers")};
+constexpr std::array kMimiRenames{rename("^decoder.decoder_seanet.layers", "decoder.layers"),
+                                  rename("^encoder.encoder_seanet.layers", "encoder.layers"),
+                                  rename("^decoder.decoder.layers", "decoder.layers"),
+                                  rename("^decoder.decoder_transformer.", "decoder_transformer."),
+                                  rename("^decoder.upsample.", "upsample."),
+                                  rename("^encoder.downsample.", "downsample."),
+                                  rename("^encoder.encoder_transformer.", "encoder_transformer."),
+                                  rename("^encoder.encoder.layers", "encoder.layers")};
+constexpr std::array kMimiEncoderRenames{rename("^encoder_seanet.layers", "encoder.layers")};
+constexpr std::array kMimiDecoderRenames{rename("^decoder_seanet.layers", "decoder.layers")};
 
 constexpr std::array kFamilies{
     SaveFamily{"cohere_asr", {}, kCohereAsrRenames},

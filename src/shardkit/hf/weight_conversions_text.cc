@@ -19,11 +19,11 @@ constexpr std::array kNemotronHExperts{
     unstack("mixer.experts.up_proj", "mixer.experts.*.up_proj.weight")};
 constexpr std::array kKimiLinearConversions{
     kNumberedExperts[0], kNumberedExperts[1],
-    chunk("self_attn.conv1d.weight", {"self_attn.q_conv1d.weight", "self_attn.k_conv1d.weight",
-                                      "self_attn.v_conv1d.weight"})};
+    chunk("self_attn.conv1d.weight",
+          {"self_attn.q_conv1d.weight", "self_attn.k_conv1d.weight", "self_attn.v_conv1d.weight"})};
 constexpr std::array kGlm5NextConversions{
-    chunk("self_attn.conv1d.weight", {"self_attn.q_conv1d.weight", "self_attn.k_conv1d.weight",
-                                      "self_attn.v_conv1d.weight"}),
+    chunk("self_attn.conv1d.weight",
+          {"self_attn.q_conv1d.weight", "self_attn.k_conv1d.weight", "self_attn.v_conv1d.weight"}),
     kMlpExperts[0], kMlpExperts[1]};
 constexpr std::array kBailingConversions{
     chunk(".conv1d.weight", {".q_conv1d.weight", ".k_conv1d.weight", ".v_conv1d.weight"}),
@@ -54,17 +54,16 @@ constexpr std::array kPhiMoeRenames{rename(".router.weight", ".gate.weight"),
 constexpr std::array kNemotronHRenames{rename("model.", "backbone.")};
 constexpr std::array kErnieMoeRenames{rename("mlp.gate.moe_statics.e_score_correction_bias",
                                              "mlp.moe_statics.e_score_correction_bias")};
-constexpr std::array kErnieVlRenames{
-    rename("language_model.norm.", "norm."),
-    rename("language_model.layers", "layers"),
-    rename("language_model.embed_tokens", "embed_tokens"),
-    rename("temporal_linear.ln", "temporal_linear.3"),
-    rename("temporal_linear.fc2", "temporal_linear.2"),
-    rename("temporal_linear.fc1", "temporal_linear.0"),
-    rename("spatial_linear.ln", "spatial_linear.3"),
-    rename("spatial_linear.fc2", "spatial_linear.2"),
-    rename("spatial_linear.fc1", "spatial_linear.0"),
-    rename("vision_tower", "vision_model")};
+constexpr std::array kErnieVlRenames{rename("language_model.norm.", "norm."),
+                                     rename("language_model.layers", "layers"),
+                                     rename("language_model.embed_tokens", "embed_tokens"),
+                                     rename("temporal_linear.ln", "temporal_linear.3"),
+                                     rename("temporal_linear.fc2", "temporal_linear.2"),
+                                     rename("temporal_linear.fc1", "temporal_linear.0"),
+                                     rename("spatial_linear.ln", "spatial_linear.3"),
+                                     rename("spatial_linear.fc2", "spatial_linear.2"),
+                                     rename("spatial_linear.fc1", "spatial_linear.0"),
+                                     rename("vision_tower", "vision_model")};
 constexpr std::array kExaoneMoeRenames{
     rename("mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias")};
 constexpr std::array kFlintRenames{rename("self_attn.sinks", "self_attn.softmax_offset")};
@@ -110,8 +109,7 @@ constexpr std::array kSarvamRenames{
     rename(".self_attn.", ".attention."),
     rename("model.embed_tokens.", "model.word_embeddings.")};
 constexpr std::array kKimiLinearRenames{
-    rename(".mlp.", ".block_sparse_moe."),
-    rename("self_attn.forget_gate.A_log", "self_attn.A_log"),
+    rename(".mlp.", ".block_sparse_moe."), rename("self_attn.forget_gate.A_log", "self_attn.A_log"),
     rename("self_attn.forget_gate.dt_bias", "self_attn.dt_bias"),
     rename("self_attn.forget_gate.f_b_proj.", "self_attn.f_b_proj."),
     rename("self_attn.forget_gate.f_a_proj.", "self_attn.f_a_proj.")};
@@ -178,9 +176,8 @@ constexpr std::array kMiniMaxM3Renames{
            "vision_tower.vision_model.embeddings.patch_embedding."),
     rename("^model.language_model.", "language_model.model."),
     rename("^lm_head", "language_model.lm_head")};
-constexpr std::array kAriaTextRenames{
-    rename("mlp.experts.down_proj", "mlp.experts.fc2.weight"),
-    rename("mlp.experts.gate_up_proj", "mlp.experts.fc1.weight")};
+constexpr std::array kAriaTextRenames{rename("mlp.experts.down_proj", "mlp.experts.fc2.weight"),
+                                      rename("mlp.experts.gate_up_proj", "mlp.experts.fc1.weight")};
 constexpr std::array kGraniteMoeRenames{
     rename("block_sparse_moe.router.weight", "block_sparse_moe.router.layer.weight"),
     rename("block_sparse_moe.experts.down_proj", "block_sparse_moe.output_linear.weight"),
@@ -190,10 +187,9 @@ constexpr std::array kDoryRenames{rename(".embed_tokens.", ".embeddings."),
                                   rename("^model.", "backbone."),
                                   rename(".self_attn.gate_proj.", ".self_attn.g_proj.")};
 constexpr std::array kLfm3Renames{rename(".self_attn.g_proj.", ".self_attn.gate_proj.")};
-constexpr std::array kOlmoHybridConversions{
-    chunk("linear_attn.conv1d.weight",
-          {"linear_attn.q_conv1d.weight", "linear_attn.k_conv1d.weight",
-           "linear_attn.v_conv1d.weight"})};
+constexpr std::array kOlmoHybridConversions{chunk(
+    "linear_attn.conv1d.weight",
+    {"linear_attn.q_conv1d.weight", "linear_attn.k_conv1d.weight", "linear_attn.v_conv1d.weight"})};
 constexpr std::array kOlmoHybridRenames{
     rename("post_attention_layernorm", "feedforward_layer_norm"),
     rename("input_layernorm", "attention_layer_norm")};
@@ -203,70 +199,56 @@ constexpr std::array kHrmTextConversions{
          "attn.gqkv_proj.weight"),
     join({"mlp.gate_proj.weight", "mlp.up_proj.weight"}, "mlp.gate_up_proj.weight")};
 constexpr std::array kHrmTextRenames{rename(".self_attn.o_proj.", ".attn.o_proj.")};
-constexpr std::array kLaraMiniConversions{
-    join({"linear_attn.in_proj_qkv", "linear_attn.in_proj_z", "linear_attn.in_proj_b",
-          "linear_attn.in_proj_a"},
-         "linear_attn.in_proj")};
+constexpr std::array kLaraMiniConversions{join({"linear_attn.in_proj_qkv", "linear_attn.in_proj_z",
+                                                "linear_attn.in_proj_b", "linear_attn.in_proj_a"},
+                                               "linear_attn.in_proj")};
 constexpr std::array kLaraMiniRenames{rename("linear_attn.norm.", "linear_attn.out_norm.")};
 constexpr std::array kNomicBertConversions{
     join({"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}, "attn.Wqkv")};
-constexpr std::array kNomicBertRenames{
-    rename("post_mlp_layernorm", "norm2"),
-    rename("post_attention_layernorm", "norm1"),
-    rename("down_proj", "fc2"),
-    rename("gate_proj", "fc12"),
-    rename("up_proj", "fc11"),
-    rename("self_attn.o_proj", "attn.out_proj"),
-    rename("embeddings.LayerNorm", "emb_ln"),
-    rename("layers", "encoder.layers")};
+constexpr std::array kNomicBertRenames{rename("post_mlp_layernorm", "norm2"),
+                                       rename("post_attention_layernorm", "norm1"),
+                                       rename("down_proj", "fc2"),
+                                       rename("gate_proj", "fc12"),
+                                       rename("up_proj", "fc11"),
+                                       rename("self_attn.o_proj", "attn.out_proj"),
+                                       rename("embeddings.LayerNorm", "emb_ln"),
+                                       rename("layers", "encoder.layers")};
 constexpr std::array kGteConversions{
     join({"mlp.up_proj", "mlp.gate_proj"}, "mlp.up_gate_proj"),
     join({"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}, "attention.qkv_proj")};
 constexpr std::array kGteRenames{
-    rename("lm_head.layer_norm", "lm_head.norm"),
-    rename("post_mlp_layernorm", "mlp_ln"),
-    rename("post_attention_layernorm", "attn_ln"),
-    rename("self_attn.o_proj", "attention.o_proj"),
+    rename("lm_head.layer_norm", "lm_head.norm"), rename("post_mlp_layernorm", "mlp_ln"),
+    rename("post_attention_layernorm", "attn_ln"), rename("self_attn.o_proj", "attention.o_proj"),
     rename("layers", "encoder.layer")};
 constexpr std::array kJinaEmbeddingsConversions{
     join({"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}, "mixer.Wqkv")};
 constexpr std::array kJinaEmbeddingsRenames{
-    rename("post_mlp_layernorm", "norm2"),
-    rename("post_attention_layernorm", "norm1"),
-    rename("self_attn.o_proj", "mixer.out_proj"),
-    rename("layers", "encoder.layers"),
+    rename("post_mlp_layernorm", "norm2"), rename("post_attention_layernorm", "norm1"),
+    rename("self_attn.o_proj", "mixer.out_proj"), rename("layers", "encoder.layers"),
     rename("embeddings.LayerNorm", "emb_ln")};
 constexpr std::array kEsmRenames{
-    rename("LayerNorm.bias", "LayerNorm.beta"),
-    rename("LayerNorm.weight", "LayerNorm.gamma"),
+    rename("LayerNorm.bias", "LayerNorm.beta"), rename("LayerNorm.weight", "LayerNorm.gamma"),
     rename("rotary_embeddings.inv_freq",
            "encoder.layer.*.attention.self.rotary_embeddings.inv_freq")};
-constexpr std::array kUltraBertMaskedLmRenames{
-    rename("^head.decoder.", "cls."),
-    rename("^model.", "ultrabert.")};
-constexpr std::array kUltraVBertMaskedLmRenames{
-    rename("^projection_head.", "head."),
-    rename("^lm_head.", "head.decoder.")};
-constexpr std::array kT5Gemma2EncoderRenames{
-    rename("text_model.layers.", "layers."),
-    rename("text_model.norm.", "norm."),
-    rename("text_model.embed_tokens.", "embed_tokens.")};
-constexpr std::array kTimesFmRenames{
-    rename("fc2", "ff1"),
-    rename("fc1", "ff0")};
-constexpr std::array kJevRenames{
-    rename("^proj.weight", "weight")};
-constexpr std::array kExaoneRenames{
-    rename(".mlp.down_proj.", ".mlp.c_proj."),
-    rename(".mlp.up_proj.", ".mlp.c_fc_1."),
-    rename(".mlp.gate_proj.", ".mlp.c_fc_0."),
-    rename(".post_attention_layernorm.", ".ln_2."),
-    rename(".input_layernorm.", ".ln_1."),
-    rename(".self_attn.o_proj.", ".self_attn.out_proj."),
-    rename(".self_attn.", ".attn.attention."),
-    rename("^model.norm.", "transformer.ln_f."),
-    rename("^model.layers.", "transformer.h."),
-    rename("^model.embed_tokens.", "transformer.wte.")};
+constexpr std::array kUltraBertMaskedLmRenames{rename("^head.decoder.", "cls."),
+                                               rename("^model.", "ultrabert.")};
+constexpr std::array kUltraVBertMaskedLmRenames{rename("^projection_head.", "head."),
+                                                rename("^lm_head.", "head.decoder.")};
+constexpr std::array kT5Gemma2EncoderRenames{rename("text_model.layers.", "layers."),
+                                             rename("text_model.norm.", "norm."),
+                                             rename("text_model.embed_tokens.", "embed_tokens.")};
+constexpr std::array kTimesFmRenames{rename("fc2", "ff1"), rename("fc1", "ff0")};
+constexpr std::array kJevRenames{rename("^proj.weight", "weight")};
+constexpr std::array kExaoneRenames{rename(".mlp.down_proj.", ".mlp.c_proj."),
+                                    rename(".mlp.up_proj.", ".mlp.c_fc_1."),
+                                    rename(".mlp.gate_proj.", ".mlp.c_fc_0."),
+                                    rename(".post_attention_layernorm.", ".ln_2."),
+                                    rename(".input_layernorm.", ".ln_1."),
+                                    rename(".self_attn.o_proj.", ".self_attn.out_proj."),
+                                    rename(".self_attn.", ".attn.attention."),
+                                    rename("^model.norm.", "transformer.ln_f."),
+                                    rename("^model.layers.", "transformer.h."),
+                                    rename("^model.embed_tokens.", "transformer.wte.")};
 constexpr std::array kUltraBertRenames{rename("^model.", "ultrabert.")};
 
 constexpr std::array kFamilies{

@@ -7,14 +7,13 @@ namespace shardkit::hf::internal {
 namespace {
 
 /// "ViTModel", which many image models share.
-constexpr std::array kViTRenames{
-    rename("mlp.fc2", "output.dense"),
-    rename("mlp.fc1", "intermediate.dense"),
-    rename("attention.o_proj", "attention.output.dense"),
-    rename("v_proj", "attention.value"),
-    rename("k_proj", "attention.key"),
-    rename("q_proj", "attention.query"),
-    rename("layers.", "encoder.layer.")};
+constexpr std::array kViTRenames{rename("mlp.fc2", "output.dense"),
+                                 rename("mlp.fc1", "intermediate.dense"),
+                                 rename("attention.o_proj", "attention.output.dense"),
+                                 rename("v_proj", "attention.value"),
+                                 rename("k_proj", "attention.key"),
+                                 rename("q_proj", "attention.query"),
+                                 rename("layers.", "encoder.layer.")};
 constexpr std::array kBeitRenames{
     rename("relative_position_bias.relative_position_bias_table",
            "attention.attention.relative_position_bias.relative_position_bias_table"),
@@ -26,19 +25,18 @@ constexpr std::array kBeitRenames{
     rename("k_proj", "attention.key"),
     rename("q_proj", "attention.query"),
     rename("layers.", "encoder.layer.")};
-constexpr std::array kBeitBackboneRenames{
-    rename("mlp.fc2", "output.dense"),
-    rename("mlp.fc1", "intermediate.dense"),
-    rename("attention.o_proj", "attention.output.dense"),
-    rename("v_proj", "attention.value"),
-    rename("k_proj", "attention.key"),
-    rename("q_proj", "attention.query"),
-    rename("^beit.embeddings.", "embeddings."),
-    rename("^beit.encoder.layer.", "encoder.layer."),
-    rename("^fpn.fpn2.", "fpn2.0."),
-    rename("^fpn.fpn1.conv_transpose2.", "fpn1.3."),
-    rename("^fpn.fpn1.normalization.", "fpn1.1."),
-    rename("^fpn.fpn1.conv_transpose1.", "fpn1.0.")};
+constexpr std::array kBeitBackboneRenames{rename("mlp.fc2", "output.dense"),
+                                          rename("mlp.fc1", "intermediate.dense"),
+                                          rename("attention.o_proj", "attention.output.dense"),
+                                          rename("v_proj", "attention.value"),
+                                          rename("k_proj", "attention.key"),
+                                          rename("q_proj", "attention.query"),
+                                          rename("^beit.embeddings.", "embeddings."),
+                                          rename("^beit.encoder.layer.", "encoder.layer."),
+                                          rename("^fpn.fpn2.", "fpn2.0."),
+                                          rename("^fpn.fpn1.conv_transpose2.", "fpn1.3."),
+                                          rename("^fpn.fpn1.normalization.", "fpn1.1."),
+                                          rename("^fpn.fpn1.conv_transpose1.", "fpn1.0.")};
 constexpr std::array kBeitSegmentationRenames{
     rename("decode_head.psp_modules.blocks.#.conv.normalization.",
            "decode_head.psp_modules.#.1.bn."),
@@ -51,28 +49,21 @@ constexpr std::array kBeitSegmentationRenames{
     rename("^fpn.fpn1.conv_transpose1.", "fpn1.0."),
     rename("convolution.weight", "conv.weight"),
     rename("normalization.", "bn.")};
-constexpr std::array kViTMsnHeadRenames{
-    rename("^vit.encoder.", "encoder.")};
+constexpr std::array kViTMsnHeadRenames{rename("^vit.encoder.", "encoder.")};
 constexpr std::array kDinov2Conversions{
     join({"mlp.gate_proj.bias", "mlp.up_proj.bias"}, "mlp.weights_in.bias"),
     join({"mlp.gate_proj.weight", "mlp.up_proj.weight"}, "mlp.weights_in.weight")};
-constexpr std::array kDinov2Renames{
-    rename("mlp.down_proj", "mlp.weights_out"),
-    rename("attention.o_proj", "attention.output.dense"),
-    rename("attention.v_proj", "attention.attention.value"),
-    rename("attention.k_proj", "attention.attention.key"),
-    rename("attention.q_proj", "attention.attention.query")};
+constexpr std::array kDinov2Renames{rename("mlp.down_proj", "mlp.weights_out"),
+                                    rename("attention.o_proj", "attention.output.dense"),
+                                    rename("attention.v_proj", "attention.attention.value"),
+                                    rename("attention.k_proj", "attention.attention.key"),
+                                    rename("attention.q_proj", "attention.attention.query")};
 constexpr std::array kPixioRenames{
-    rename("^pixio.", "encoder."),
-    rename("layernorm_after", "norm2"),
-    rename("layernorm_before", "norm1"),
-    rename("mlp.fc2", "output.dense"),
-    rename("mlp.fc1", "intermediate.dense"),
-    rename("attention.o_proj", "attention.output.dense"),
-    rename("v_proj", "attention.value"),
-    rename("k_proj", "attention.key"),
-    rename("q_proj", "attention.query"),
-    rename("layers.", "encoder.layer.")};
+    rename("^pixio.", "encoder."),           rename("layernorm_after", "norm2"),
+    rename("layernorm_before", "norm1"),     rename("mlp.fc2", "output.dense"),
+    rename("mlp.fc1", "intermediate.dense"), rename("attention.o_proj", "attention.output.dense"),
+    rename("v_proj", "attention.value"),     rename("k_proj", "attention.key"),
+    rename("q_proj", "attention.query"),     rename("layers.", "encoder.layer.")};
 constexpr std::array kRadioConversions{
     join({"attention.q_proj", "attention.k_proj", "attention.v_proj"}, "attn.qkv")};
 constexpr std::array kRadioRenames{
@@ -94,9 +85,8 @@ constexpr std::array kSwinRenames{
     rename("attention.v_proj", "attention.self.value"),
     rename("attention.k_proj", "attention.self.key"),
     rename("attention.q_proj", "attention.self.query")};
-constexpr std::array kSwinBackboneRenames{
-    rename("^swin.embeddings.", "embeddings."),
-    rename("^swin.encoder.", "encoder.")};
+constexpr std::array kSwinBackboneRenames{rename("^swin.embeddings.", "embeddings."),
+                                          rename("^swin.encoder.", "encoder.")};
 constexpr std::array kSegformerRenames{
     rename("layernorm_after", "layer_norm_2"),
     rename("layernorm_before", "layer_norm_1"),
@@ -116,18 +106,14 @@ constexpr std::array kSegformerHeadRenames{
 constexpr std::array kVideoMaeRenames{
     rename("attention.attention.value.bias", "attention.attention.v_bias"),
     rename("attention.attention.query.bias", "attention.attention.q_bias")};
-constexpr std::array kAltClipRenames{
-    rename("layers.", "layer.")};
-constexpr std::array kDinov3ConvNextRenames{
-    rename("model.stages", "stages")};
-constexpr std::array kDinov3ViTRenames{
-    rename("model.layer.", "layer.")};
+constexpr std::array kAltClipRenames{rename("layers.", "layer.")};
+constexpr std::array kDinov3ConvNextRenames{rename("model.stages", "stages")};
+constexpr std::array kDinov3ViTRenames{rename("model.layer.", "layer.")};
 constexpr std::array kYolosRenames{
     rename("encoder.interpolation.mid_position_embeddings", "encoder.mid_position_embeddings")};
-constexpr std::array kLfm3VlVisionRenames{
-    rename("k_norm", "k_layernorm"),
-    rename("q_norm", "q_layernorm"),
-    rename("patch_embed", "patchifier")};
+constexpr std::array kLfm3VlVisionRenames{rename("k_norm", "k_layernorm"),
+                                          rename("q_norm", "q_layernorm"),
+                                          rename("patch_embed", "patchifier")};
 constexpr std::array kSapiens2Conversions{
     join({"mlp.gate_proj.bias", "mlp.up_proj.bias"}, "ffn.w12.bias"),
     join({"mlp.gate_proj.weight", "mlp.up_proj.weight"}, "ffn.w12.weight")};
@@ -155,18 +141,20 @@ constexpr std::array kSapiens2Head{
 constexpr std::array kSapiens2ThirdConvolution{
     rename("decode_head.conv_layers.2.convolution.", "decode_head.conv_layers.6.")};
 constexpr std::array kSapiens2Deconvolutions{
-    rename("decode_head.upsample_layers.0.convolution.weight", "decode_head.deconv_layers.0.weight"),
+    rename("decode_head.upsample_layers.0.convolution.weight",
+           "decode_head.deconv_layers.0.weight"),
     rename("decode_head.upsample_layers.1.convolution.weight",
            "decode_head.deconv_layers.3.weight")};
 constexpr std::array kSapiens2MoreDeconvolutions{
-    rename("decode_head.upsample_layers.3.convolution.weight", "decode_head.deconv_layers.9.weight"),
+    rename("decode_head.upsample_layers.3.convolution.weight",
+           "decode_head.deconv_layers.9.weight"),
     rename("decode_head.upsample_layers.2.convolution.weight",
            "decode_head.deconv_layers.6.weight")};
 constexpr auto kSapiens2Upsampling = both(
     kSapiens2ThirdConvolution,
-    std::array{rename("decode_head.upsample_layers.#.convolution.",
-                      "decode_head.upsample_blocks.#.0."),
-               rename("decode_head.input_conv.convolution.", "decode_head.input_conv.0.")});
+    std::array{
+        rename("decode_head.upsample_layers.#.convolution.", "decode_head.upsample_blocks.#.0."),
+        rename("decode_head.input_conv.convolution.", "decode_head.input_conv.0.")});
 constexpr std::array kSapiens2Scale{
     rename("scale_head.predictor.proj.", "decode_head.scale_final_layer.5."),
     rename("scale_head.predictor.block2.layers.0.", "decode_head.scale_final_layer.3."),
@@ -189,21 +177,19 @@ constexpr auto kSapiens2Pointmap =
 constexpr auto kSapiens2Matting =
     both(std::array{rename("decode_head.predictor.", "decode_head.conv_matting.")},
          both(kSapiens2Upsampling, kSapiens2Head));
-constexpr std::array kTipsv2Renames{
-    rename("vision_model", "vision_encoder"),
-    rename("text_model", "text_encoder")};
+constexpr std::array kTipsv2Renames{rename("vision_model", "vision_encoder"),
+                                    rename("text_model", "text_encoder")};
 constexpr std::array kTipsv2TextConversions{
     join({".q_proj.bias", ".k_proj.bias", ".v_proj.bias"}, ".in_proj_bias"),
     join({".q_proj.weight", ".k_proj.weight", ".v_proj.weight"}, ".in_proj_weight")};
-constexpr std::array kTipsv2TextRenames{
-    rename(".mlp.fc2.", ".mlp.c_proj."),
-    rename(".mlp.fc1.", ".mlp.c_fc."),
-    rename(".self_attn.", ".attn."),
-    rename(".layer_norm2.", ".ln_2."),
-    rename(".layer_norm1.", ".ln_1."),
-    rename("encoder.layers.", "transformer.resblocks."),
-    rename("embeddings.token_embedding.", "token_embedding."),
-    rename("final_layer_norm.", "ln_final.")};
+constexpr std::array kTipsv2TextRenames{rename(".mlp.fc2.", ".mlp.c_proj."),
+                                        rename(".mlp.fc1.", ".mlp.c_fc."),
+                                        rename(".self_attn.", ".attn."),
+                                        rename(".layer_norm2.", ".ln_2."),
+                                        rename(".layer_norm1.", ".ln_1."),
+                                        rename("encoder.layers.", "transformer.resblocks."),
+                                        rename("embeddings.token_embedding.", "token_embedding."),
+                                        rename("final_layer_norm.", "ln_final.")};
 constexpr std::array kTipsv2VisionConversions{
     join({".attention.q_proj.bias", ".attention.k_proj.bias", ".attention.v_proj.bias"},
          ".attn.qkv.bias"),
@@ -254,10 +240,9 @@ constexpr auto kTipsv2Depth =
 constexpr auto kTipsv2Normals =
     both(both(std::array{rename("decoder.head.", "normals_head.normals_head.")}, kTipsv2Neck),
          std::array{rename("^head.", "normals_head.")});
-constexpr auto kTipsv2Segmentation =
-    both(both(std::array{rename("decoder.head.", "segmentation_head.segmentation_head.")},
-              kTipsv2Neck),
-         std::array{rename("^head.", "segmentation_head.")});
+constexpr auto kTipsv2Segmentation = both(
+    both(std::array{rename("decoder.head.", "segmentation_head.segmentation_head.")}, kTipsv2Neck),
+    std::array{rename("^head.", "segmentation_head.")});
 
 constexpr std::array kFamilies{
     SaveFamily{"altclip", {}, kAltClipRenames},
@@ -280,8 +265,7 @@ constexpr std::array kFamilies{
     SaveFamily{"Sapiens2ForNormalEstimation", {}, kSapiens2Normal, "sapiens2", "model."},
     SaveFamily{"Sapiens2ForPointmapEstimation", {}, kSapiens2Pointmap, "sapiens2", "model."},
     SaveFamily{"Sapiens2ForPoseEstimation", {}, kSapiens2Pose, "sapiens2", "model."},
-    SaveFamily{"Sapiens2ForSemanticSegmentation",
-               {}, kSapiens2Segmentation, "sapiens2", "model."},
+    SaveFamily{"Sapiens2ForSemanticSegmentation", {}, kSapiens2Segmentation, "sapiens2", "model."},
     SaveFamily{"segformer", {}, kSegformerRenames},
     SaveFamily{"SegformerForSemanticSegmentation", {}, kSegformerHeadRenames, "segformer"},
     SaveFamily{"swin", {}, kSwinRenames},

@@ -95,8 +95,8 @@ Status HubSession::wait(double seconds, const std::string& why) {
   using Clock = std::chrono::steady_clock;
   if (on_wait_ && seconds >= 1) {
     const std::lock_guard lock(on_wait_mutex_);
-    on_wait_(access.token.redact(
-        fmt::format("{}; trying again in {}", why, seconds_text(seconds))));
+    on_wait_(
+        access.token.redact(fmt::format("{}; trying again in {}", why, seconds_text(seconds))));
   }
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   while (!is_stopped() && Clock::now() < end)

@@ -25,8 +25,8 @@ namespace shardkit::hub {
 
 /// A part whose connection drops, or that is refused for a time, is sent again, and no other. Where
 /// addresses are no longer good (they expire), new ones are asked for. Parts that the journal knows
-/// are not sent again. A file that changes ends the upload: the journal keeps no part of a file that
-/// was not, after it was sent, what it had been when it was listed. Memory: some 700 KiB a
+/// are not sent again. A file that changes ends the upload: the journal keeps no part of a file
+/// that was not, after it was sent, what it had been when it was listed. Memory: some 700 KiB a
 /// connection.
 class LfsSender {
  public:
@@ -35,10 +35,9 @@ class LfsSender {
   /// @param on_done  called on a thread of the sender when an object is in the storage, or after
   ///                 an error, which result() then has
   static Result<std::unique_ptr<LfsSender>> make(HubSession& session, FileSystem& fs,
-                                                 const std::string& folder,
-                                                 const std::string& repo, const std::string& branch,
-                                                 UploadJournal& journal, ProgressCounter& progress,
-                                                 int connections,
+                                                 const std::string& folder, const std::string& repo,
+                                                 const std::string& branch, UploadJournal& journal,
+                                                 ProgressCounter& progress, int connections,
                                                  std::function<void(const std::string&)> on_done);
   /// Ends the threads; what is not sent by then stays unsent.
   ~LfsSender();

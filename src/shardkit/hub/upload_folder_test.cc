@@ -112,9 +112,9 @@ class UploadFolder : public ::testing::Test {
 
   /// What the Hub says when it is asked how to send the object "a".
   void answer_how(const std::string& actions) {
-    hub_.answers["/batch"] = ScriptedServer::answer(
-        "200 OK",
-        R"({"objects": [{"oid": ")" + sha256("a") + R"(", "actions": )" + actions + "}]}");
+    hub_.answers["/batch"] =
+        ScriptedServer::answer("200 OK", R"({"objects": [{"oid": ")" + sha256("a") +
+                                             R"(", "actions": )" + actions + "}]}");
   }
 
   TempDir dir_;
@@ -230,8 +230,10 @@ TEST_F(UploadFolder, FoldersInFolders) {
   write_file(folder + "/file", "");
   EXPECT_THAT(upload(), IsOk());
   write_file(folder + "/d/file", "");
-  EXPECT_THAT(upload(), Fails(ErrorCode::kLimit, "folders lie too deep inside each other: expected "
-                                                 "at most 100 levels, file '" + folder + "/d'"));
+  EXPECT_THAT(upload(), Fails(ErrorCode::kLimit,
+                              "folders lie too deep inside each other: expected "
+                              "at most 100 levels, file '" +
+                                  folder + "/d'"));
 }
 
 TEST_F(UploadFolder, StopsWhenItIsTold) {

@@ -36,9 +36,8 @@ std::uint64_t number_member(const json::Value& value, std::string_view name) {
 Result<std::unique_ptr<UploadJournal>> UploadJournal::open(FileSystem& fs, std::string path,
                                                            std::string_view identity) {
   const std::string folder = parent_path(path);
-  const bool is_private =
-      make_directories(fs, parent_path(folder), Durability::kUnsynced).ok() &&
-      make_private_directory(folder).ok();
+  const bool is_private = make_directories(fs, parent_path(folder), Durability::kUnsynced).ok() &&
+                          make_private_directory(folder).ok();
   if (!is_private) return std::unique_ptr<UploadJournal>(new UploadJournal(fs, "", nullptr));
   std::unique_ptr<FileLock> lock;
   auto locked = fs.lock(path + ".lock", "an upload");

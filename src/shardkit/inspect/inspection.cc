@@ -60,8 +60,8 @@ void check_index(Places listed, Places present, Inspection& inspection) {
     if (std::binary_search(present.begin(), present.end(), place)) {
       ++found;
     } else {
-      inspection.problems.push_back(fmt::format("the index lists '{}' in '{}', where it is not",
-                                                place.first, place.second));
+      inspection.problems.push_back(
+          fmt::format("the index lists '{}' in '{}', where it is not", place.first, place.second));
     }
   }
   if (found < present.size())
@@ -98,10 +98,11 @@ Result<Inspection> inspect_model_folder(FileSystem& fs, const std::string& path,
     add_rows(Value(*std::move(tensors)), inspection);
   }
   if (listed.ok() && *listed) check_index(**std::move(listed), std::move(present), inspection);
-  if (has(entries, safetensors::weight_file_name(0, 1)) && has(entries, safetensors::kIndexFileName))
-    inspection.problems.push_back(fmt::format(
-        "{} stands beside an index, and transformers loads it alone",
-        safetensors::weight_file_name(0, 1)));
+  if (has(entries, safetensors::weight_file_name(0, 1)) &&
+      has(entries, safetensors::kIndexFileName))
+    inspection.problems.push_back(
+        fmt::format("{} stands beside an index, and transformers loads it alone",
+                    safetensors::weight_file_name(0, 1)));
   if (inspection.tensors.empty() && inspection.problems.empty())
     inspection.notes.emplace_back("no weights in safetensors form here");
   return inspection;
@@ -127,8 +128,7 @@ void add_catalog(const Catalog& catalog, Inspection& inspection) {
   for (const SharedStorage& pair : catalog.shared)
     inspection.ties.push_back(fmt::format("{} = {}", catalog.tensors[pair.second].name,
                                           catalog.tensors[pair.first].name));
-  inspection.notes.insert(inspection.notes.end(), catalog.warnings.begin(),
-                          catalog.warnings.end());
+  inspection.notes.insert(inspection.notes.end(), catalog.warnings.begin(), catalog.warnings.end());
   for (const SkippedEntry& entry : catalog.skipped)
     inspection.skipped.push_back(fmt::format("{} ({})", entry.name, entry.kind));
 }
@@ -209,7 +209,8 @@ Result<Inspection> inspect(FileSystem& fs, std::span<const std::string> paths) {
     SHARDKIT_ASSIGN(const auto entries, fs.list(path));
     if (is_model_folder(entries)) return inspect_model_folder(fs, path, entries);
   }
-  if (folder.error().code() != ErrorCode::kIncomplete && folder.error().code() != ErrorCode::kCorrupt)
+  if (folder.error().code() != ErrorCode::kIncomplete &&
+      folder.error().code() != ErrorCode::kCorrupt)
     return folder.error();
   Inspection inspection;
   inspection.path = path;

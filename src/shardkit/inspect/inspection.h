@@ -16,10 +16,10 @@
 namespace shardkit {
 
 enum class InspectedKind {
-  kCheckpoint,       ///< a folder of rank files
-  kTorchFile,        ///< one .pt: model, optim or extra_state of a rank, or any other
+  kCheckpoint,  ///< a folder of rank files
+  kTorchFile,   ///< one .pt: model, optim or extra_state of a rank, or any other
   kSafetensorsFile,
-  kModelFolder,      ///< a Hugging Face folder
+  kModelFolder,  ///< a Hugging Face folder
 };
 
 /// "FSDP checkpoint", "PyTorch file", ...
@@ -27,11 +27,11 @@ std::string_view to_string(InspectedKind kind);
 
 /// One tensor.
 struct TensorRow {
-  std::string name;    ///< keys and list indices joined by '.', in a nested file
-  std::string kind;    ///< "DTensor", "ShardedTensor", "Tensor"
-  std::string dtype;   ///< PyTorch's name
-  Dims shape;          ///< of the whole tensor
-  std::string layout;  ///< mesh and placements, or the local shape of one rank's file
+  std::string name;          ///< keys and list indices joined by '.', in a nested file
+  std::string kind;          ///< "DTensor", "ShardedTensor", "Tensor"
+  std::string dtype;         ///< PyTorch's name
+  Dims shape;                ///< of the whole tensor
+  std::string layout;        ///< mesh and placements, or the local shape of one rank's file
   std::uint64_t pieces = 0;  ///< boxes in which it lies on the ranks, replicas included
   std::uint64_t bytes = 0;   ///< of the whole tensor, dense
 };
@@ -58,7 +58,7 @@ struct Inspection {
   std::vector<std::string> meshes;
   std::map<std::string, CountAndBytes> by_kind;
   std::map<std::string, CountAndBytes> by_dtype;
-  std::vector<std::string> ties;     ///< "a = b": two names for the same bytes
+  std::vector<std::string> ties;  ///< "a = b": two names for the same bytes
   std::vector<TensorRow> tensors;
   std::vector<std::string> skipped;  ///< entries that are no tensors
   std::vector<std::string> notes;    ///< of a checkpoint: what a merge warns of, then what it tells
@@ -77,7 +77,8 @@ struct Inspection {
 ///        like; as the readers for a single file
 Result<Inspection> inspect(FileSystem& fs, const std::string& path);
 
-/// The same of a checkpoint whose files lie in several folders, as discover_checkpoint() joins them.
+/// The same of a checkpoint whose files lie in several folders, as discover_checkpoint() joins
+/// them.
 /// @param paths  at least one
 Result<Inspection> inspect(FileSystem& fs, std::span<const std::string> paths);
 

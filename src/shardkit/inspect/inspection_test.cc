@@ -14,9 +14,9 @@ using ::testing::IsEmpty;
 using testing::IsOk;
 
 TEST(Inspect, ADeviceIsNoCheckpoint) {
-  EXPECT_THAT(inspect(posix_file_system(), "/dev/null"),
-              testing::Fails(ErrorCode::kInvalidArgument,
-                             "neither a file nor a folder: file '/dev/null'"));
+  EXPECT_THAT(
+      inspect(posix_file_system(), "/dev/null"),
+      testing::Fails(ErrorCode::kInvalidArgument, "neither a file nor a folder: file '/dev/null'"));
 }
 
 /// A safetensors file of one byte.

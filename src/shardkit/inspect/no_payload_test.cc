@@ -66,8 +66,8 @@ class NoPayloadTest : public ::testing::Test {
     for (std::int64_t rank = 0; rank < kRanks; ++rank) {
       Dict state;
       for (std::int64_t i = 0; i < kTensors; ++i) {
-        const auto sharding = std::make_shared<const Sharding>(
-            Sharding{mesh, {Shard{0}}, {kRanks, kColumns}, {}});
+        const auto sharding =
+            std::make_shared<const Sharding>(Sharding{mesh, {Shard{0}}, {kRanks, kColumns}, {}});
         Tensor local;
         local.shape = {1, kColumns};
         local.strides = {kColumns, 1};
@@ -99,8 +99,7 @@ class NoPayloadTest : public ::testing::Test {
         const Storage& storage = *value.get_if<DTensor>()->local.storage;
         const std::uint64_t begin = storage.file()->offset;
         for (const auto& [offset, bytes] : reads)
-          EXPECT_TRUE(offset + bytes <= begin + kBehindAHeader ||
-                      offset >= begin + storage.bytes())
+          EXPECT_TRUE(offset + bytes <= begin + kBehindAHeader || offset >= begin + storage.bytes())
               << bytes << " bytes at " << offset << ", a tensor lies at " << begin;
       }
     }

@@ -38,8 +38,8 @@ class WritableFile {
  public:
   virtual ~WritableFile() = default;
 
-  /// Makes the file this long and takes the room on the disk at once, so that a full disk shows before
-  /// the work is done. Where the file system cannot, nothing happens. @error kIo
+  /// Makes the file this long and takes the room on the disk at once, so that a full disk shows
+  /// before the work is done. Where the file system cannot, nothing happens. @error kIo
   virtual Status reserve(std::uint64_t /*bytes*/) { return {}; }
   /// Writes all of `data` at `offset`; threads may write different ranges at once.
   /// @error kIo
@@ -64,10 +64,10 @@ enum class FileKind { kRegular, kDirectory, kOther };
 
 struct FileInfo {
   FileKind kind = FileKind::kOther;
-  std::uint64_t bytes = 0;        ///< of a regular file
-  std::int64_t modified_ns = 0;   ///< nanoseconds since 1970
-  std::uint64_t device = 0;       ///< equal for two paths of one mounted file system
-  std::uint64_t inode = 0;        ///< what stays the same when a name is changed
+  std::uint64_t bytes = 0;       ///< of a regular file
+  std::int64_t modified_ns = 0;  ///< nanoseconds since 1970
+  std::uint64_t device = 0;      ///< equal for two paths of one mounted file system
+  std::uint64_t inode = 0;       ///< what stays the same when a name is changed
 };
 
 struct DirectoryEntry {

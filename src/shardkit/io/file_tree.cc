@@ -22,8 +22,8 @@ Status append_files(FileSystem& fs, const std::string& folder, const std::string
   for (const DirectoryEntry& entry : entries) {
     if (std::find(but.begin(), but.end(), entry.name) != but.end()) continue;
     if (is_folder(entry)) {
-      SHARDKIT_TRY(append_files(fs, join_path(folder, entry.name), prefix + entry.name + "/", {},
-                                files));
+      SHARDKIT_TRY(
+          append_files(fs, join_path(folder, entry.name), prefix + entry.name + "/", {}, files));
     } else {
       files.push_back(prefix + entry.name);
     }

@@ -44,9 +44,8 @@ TEST(MakeDirectories, EachNewNameIsSynced) {
   testing::RecordingCalls calls;
   const auto fs = make_posix_file_system(calls);
   ASSERT_THAT(make_directories(*fs, dir / "a/b", Durability::kSynced), IsOk());
-  EXPECT_THAT(calls.calls(),
-              ElementsAre("make " + dir / "a", "sync " + dir.path(), "make " + dir / "a/b",
-                          "sync " + dir / "a"));
+  EXPECT_THAT(calls.calls(), ElementsAre("make " + dir / "a", "sync " + dir.path(),
+                                         "make " + dir / "a/b", "sync " + dir / "a"));
   ASSERT_THAT(make_directories(*fs, dir / "a/b", Durability::kSynced), IsOk());
   EXPECT_EQ(calls.calls().size(), 4u) << "nothing new";
   ASSERT_THAT(make_directories(*fs, dir / "a/c", Durability::kUnsynced), IsOk());

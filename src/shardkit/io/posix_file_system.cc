@@ -24,8 +24,7 @@ namespace {
 
 Error os_error(std::string_view action, const std::string& path, int number) {
   const ErrorCode code = number == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo;
-  return Error(code, fmt::format("cannot {}: {}", action,
-                                 std::generic_category().message(number)))
+  return Error(code, fmt::format("cannot {}: {}", action, std::generic_category().message(number)))
       .in_file(path)
       .from_system(number);
 }
@@ -59,7 +58,8 @@ class PosixRandomAccessFile final : public RandomAccessFile {
 
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
     while (!out.empty()) {
-      const ssize_t got = fd_.calls().pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));
+      const ssize_t got =
+          fd_.calls().pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return os_error("read", path_, errno).at_offset(offset);
       if (got == 0)
@@ -86,8 +86,7 @@ class PosixRandomAccessFile final : public RandomAccessFile {
 
 class PosixWritableFile final : public WritableFile {
  public:
-  PosixWritableFile(std::string path, Descriptor fd)
-      : path_(std::move(path)), fd_(std::move(fd)) {}
+  PosixWritableFile(std::string path, Descriptor fd) : path_(std::move(path)), fd_(std::move(fd)) {}
 
   Status reserve(std::uint64_t bytes) override {
     if (bytes == 0) return {};
@@ -102,7 +101,8 @@ class PosixWritableFile final : public WritableFile {
 
   Status write_at(std::uint64_t offset, std::span<const std::byte> data) override {
     while (!data.empty()) {
-      const ssize_t put = fd_.calls().pwrite(fd_.get(), data.data(), data.size(), static_cast<off_t>(offset));
+      const ssize_t put =
+          fd_.calls().pwrite(fd_.get(), data.data(), data.size(), static_cast<off_t>(offset));
       if (put < 0 && errno == EINTR) continue;
       if (put < 0) return os_error("write", path_, errno).at_offset(offset);
       if (put == 0)  // trying again would never end
@@ -117,9 +117,8 @@ class PosixWritableFile final : public WritableFile {
 
   void start_writeback(std::uint64_t offset, std::uint64_t bytes) override {
     // Not every file system knows how; sync() is what counts.
-    [[maybe_unused]] const int ignored =
-        ::sync_file_range(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes),
-                          SYNC_FILE_RANGE_WRITE);
+    [[maybe_unused]] const int ignored = ::sync_file_range(
+        fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
   }
 
   Status sync() override {
@@ -152,7 +151,8 @@ class PosixFileLock final : public FileLock {
 
 /// Whether the name still leads to the open file: its last holder removes it.
 bool leads_to(const std::string& path, int fd) {
-  struct stat named {}, open {};
+  struct stat named {
+  }, open{};
   return ::stat(path.c_str(), &named) == 0 && ::fstat(fd, &open) == 0 &&
          named.st_ino == open.st_ino && named.st_dev == open.st_dev;
 }
@@ -170,7 +170,8 @@ FileInfo to_info(const struct stat& st) {
               : S_ISDIR(st.st_mode) ? FileKind::kDirectory
                                     : FileKind::kOther;
   info.bytes = info.kind == FileKind::kRegular ? static_cast<std::uint64_t>(st.st_size) : 0;
-  info.modified_ns = static_cast<std::int64_t>(st.st_mtim.tv_sec) * 1'000'000'000 + st.st_mtim.tv_nsec;
+  info.modified_ns =
+      static_cast<std::int64_t>(st.st_mtim.tv_sec) * 1'000'000'000 + st.st_mtim.tv_nsec;
   info.device = static_cast<std::uint64_t>(st.st_dev);
   info.inode = static_cast<std::uint64_t>(st.st_ino);
   return info;
@@ -247,7 +248,7 @@ class PosixFileSystem final : public FileSystem {
     for (; !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
       DirectoryEntry entry;
       entry.name = it->path().filename().string();
-      if (struct stat st {}; calls_.stat(it->path().c_str(), &st) == 0) entry.info = to_info(st);
+      if (struct stat st{}; calls_.stat(it->path().c_str(), &st) == 0) entry.info = to_info(st);
       std::error_code ignored;
       entry.is_link = it->is_symlink(ignored);
       entries.push_back(std::move(entry));
@@ -302,6 +303,7 @@ class PosixFileSystem final : public FileSystem {
     if (::statvfs(path.c_str(), &st) != 0) return os_error("examine the disk of", path, errno);
     return static_cast<std::uint64_t>(st.f_bavail) * static_cast<std::uint64_t>(st.f_frsize);
   }
+
  private:
   Descriptor open_descriptor(const std::string& path, int flags) {
     return {calls_, calls_.open(path.c_str(), flags | O_CLOEXEC, 0666)};

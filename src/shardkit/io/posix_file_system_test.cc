@@ -23,7 +23,9 @@ class PosixFileSystemTest : public ::testing::Test {
   FileSystem& fs_ = posix_file_system();
 };
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
 
 TEST_F(PosixFileSystemTest, ReadsAnyRange) {
   write_file(dir_ / "f", "0123456789");

@@ -15,11 +15,12 @@ TEST(PublishedFiles, ARecordIsReadBack) {
 }
 
 TEST(PublishedFiles, ARecordThatIsNotWholeIsNotBelieved) {
-  for (const char* text : {"", "end\n", "- old\nend\n", "+ key\n", "+ key", "+ key\nend", "key\nend\n",
-                           "+ key\n\nend\n", "+ key\nend\nend\n"})
+  for (const char* text : {"", "end\n", "- old\nend\n", "+ key\n", "+ key", "+ key\nend",
+                           "key\nend\n", "+ key\n\nend\n", "+ key\nend\nend\n"})
     EXPECT_THAT(PublishedFiles::from_text(text),
-                testing::Fails(ErrorCode::kCorrupt, "the record of which files are to be published is "
-                                                    "damaged"))
+                testing::Fails(ErrorCode::kCorrupt,
+                               "the record of which files are to be published is "
+                               "damaged"))
         << text;
 }
 

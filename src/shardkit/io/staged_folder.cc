@@ -132,8 +132,8 @@ Result<StagedFolder> StagedFolder::create(FileSystem& fs, const std::string& tar
                                           StageOptions options) {
   StagedFolder stage(fs, resolved_path(target), std::move(options));
   SHARDKIT_TRY(check_is_folder(fs, stage.target_, stage.options_.existing));
-  SHARDKIT_TRY(stage.take_place());        // [1]
-  SHARDKIT_TRY(stage.take_up_or_make());   // [2]
+  SHARDKIT_TRY(stage.take_place());       // [1]
+  SHARDKIT_TRY(stage.take_up_or_make());  // [2]
   // Later than the stage is looked at: a publication that was cut short has filled the target.
   if (stage.found_ != Found::kPublishing && stage.found_ != Found::kPublished)
     SHARDKIT_TRY(check_is_free(fs, stage.target_, stage.options_.existing));
@@ -236,7 +236,8 @@ StagedFolder::StagedFolder(StagedFolder&& other) noexcept
 
 StagedFolder::~StagedFolder() {
   // Nobody is left to tell; what cannot be removed stays hidden, and the next run removes it.
-  if (!stage_.empty() && !keep_stage_) [[maybe_unused]] const Status ignored = remove_stage();
+  if (!stage_.empty() && !keep_stage_) [[maybe_unused]]
+    const Status ignored = remove_stage();
 }
 
 std::string StagedFolder::content_path(std::string_view relative) const {

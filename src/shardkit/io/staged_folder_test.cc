@@ -154,7 +154,8 @@ TEST_F(StagedFolderTest, ATargetThatHoldsSomethingIsRefused) {
   EXPECT_THAT(create(dir_ / "out"), Fails(ErrorCode::kInvalidArgument, "--overwrite"));
   write_file(dir_ / "file", "1");
   EXPECT_THAT(create(dir_ / "file"), Fails(ErrorCode::kInvalidArgument, "is a file"));
-  EXPECT_THAT(create(dir_ / "file/below"), Fails(ErrorCode::kInvalidArgument, "a folder is needed"));
+  EXPECT_THAT(create(dir_ / "file/below"),
+              Fails(ErrorCode::kInvalidArgument, "a folder is needed"));
 }
 
 TEST_F(StagedFolderTest, ATargetThatFillsMeanwhileIsRefused) {

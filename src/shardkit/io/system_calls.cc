@@ -8,7 +8,9 @@
 
 namespace shardkit {
 
-int SystemCalls::open(const char* path, int flags, mode_t mode) { return ::open(path, flags, mode); }
+int SystemCalls::open(const char* path, int flags, mode_t mode) {
+  return ::open(path, flags, mode);
+}
 
 ssize_t SystemCalls::pread(int fd, void* data, std::size_t bytes, off_t offset) {
   return ::pread(fd, data, bytes, offset);

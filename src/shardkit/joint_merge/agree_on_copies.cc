@@ -101,8 +101,8 @@ Status compare(std::span<const SourceFile> files,
       if (rank == readers[i].front()) expected = hash;
       if (hash == expected) continue;
       return Error(ErrorCode::kIncomplete,
-                   fmt::format("ranks {} and {} differ in their copies of '{}'",
-                               readers[i].front(), rank, files[i].path))
+                   fmt::format("ranks {} and {} differ in their copies of '{}'", readers[i].front(),
+                               rank, files[i].path))
           .expected("XXH3-64 " + hash_text(static_cast<std::uint64_t>(expected)))
           .found(hash_text(static_cast<std::uint64_t>(hash)));
     }
@@ -119,8 +119,7 @@ Status agree_on_copies(FileSystem& disk, RankCalls& calls, ProcessGroup& group,
   for (const SourceFile& file : files)
     if (file.directory_crc == 0) unnamed.push_back(file);
   if (unnamed.empty()) return {};
-  SHARDKIT_ASSIGN(const auto mark_messages,
-                  exchange_messages(group, encode_marks(disk, unnamed)));
+  SHARDKIT_ASSIGN(const auto mark_messages, exchange_messages(group, encode_marks(disk, unnamed)));
   SHARDKIT_ASSIGN(const auto marks, decode_marks(mark_messages, unnamed.size()));
   std::vector<std::vector<std::size_t>> readers;
   for (const std::vector<Mark>& of_file : marks) readers.push_back(readers_of(of_file));

@@ -14,9 +14,9 @@ namespace shardkit {
 
 /// Whether all ranks that have a file have the same bytes. Collective.
 ///
-/// Looks at files without a directory CRC alone. One that has the same inode and time wherever it is
-/// lies on a disk that ranks share, and is not read. Of others each copy is read whole and hashed,
-/// by the lowest rank that has it.
+/// Looks at files without a directory CRC alone. One that has the same inode and time wherever it
+/// is lies on a disk that ranks share, and is not read. Of others each copy is read whole and
+/// hashed, by the lowest rank that has it.
 ///
 /// @param disk    this rank's own, without what other ranks have
 /// @param files   the same on all ranks, as agree_on_output() makes sure

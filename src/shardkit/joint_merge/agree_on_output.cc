@@ -78,19 +78,19 @@ Result<std::string> member_text(const json::Value& identity, std::string_view na
 }  // namespace
 
 Status agree_on_command(ProcessGroup& group, const MergeOptions& options) {
-  return agree(group,
-               {{"the version of shardkit", std::string(version())},
-                {"the checkpoint's folder", options.local_dir},
-                {"the checkpoint's other folders",
-                 fmt::format("{}", fmt::join(options.more_local_dirs, "', '"))},
-                {"the target folder", options.target_dir},
-                {"the model's folder", options.hf_folder},
-                {"the base model's folder", options.base_model_dir},
-                {"whether names must be the base model's", options.strict_names ? "yes" : "no"},
-                {"whether to overwrite",
-                 options.existing == ExistingTarget::kReplace ? "yes" : "no"},
-                {"whether to sync", options.durability == Durability::kSynced ? "yes" : "no"}},
-               ErrorCode::kInvalidArgument);
+  return agree(
+      group,
+      {{"the version of shardkit", std::string(version())},
+       {"the checkpoint's folder", options.local_dir},
+       {"the checkpoint's other folders",
+        fmt::format("{}", fmt::join(options.more_local_dirs, "', '"))},
+       {"the target folder", options.target_dir},
+       {"the model's folder", options.hf_folder},
+       {"the base model's folder", options.base_model_dir},
+       {"whether names must be the base model's", options.strict_names ? "yes" : "no"},
+       {"whether to overwrite", options.existing == ExistingTarget::kReplace ? "yes" : "no"},
+       {"whether to sync", options.durability == Durability::kSynced ? "yes" : "no"}},
+      ErrorCode::kInvalidArgument);
 }
 
 Status agree_on_output(ProcessGroup& group, const MergeSource& source,
@@ -107,13 +107,13 @@ Status agree_on_output(ProcessGroup& group, const MergeSource& source,
                      ErrorCode::kInvalidArgument));
   std::vector<Fact> facts;
   for (const SourceFile& file : source.catalog->files)
-    facts.push_back({fmt::format("their copies of '{}'", file.path),
-                     fmt::format("{} bytes, directory CRC {:08x}", file.bytes,
-                                 file.directory_crc)});
+    facts.push_back(
+        {fmt::format("their copies of '{}'", file.path),
+         fmt::format("{} bytes, directory CRC {:08x}", file.bytes, file.directory_crc)});
   if (identity->find("lora") != nullptr) {
     SHARDKIT_ASSIGN(std::string lora, member_text(*identity, "lora"));
-    facts.push_back({"what their adapter_config.json and lora_train_meta.json say",
-                     std::move(lora)});
+    facts.push_back(
+        {"what their adapter_config.json and lora_train_meta.json say", std::move(lora)});
   }
   SHARDKIT_TRY(agree(group, facts, ErrorCode::kIncomplete));
   // The sources are equal: what is left is the config.

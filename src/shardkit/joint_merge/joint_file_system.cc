@@ -116,8 +116,7 @@ Result<std::string> read_ranges(const RandomAccessFile& file, const std::vector<
   for (const Range& range : ranges) {
     const std::size_t begin = out.size();
     out.resize(begin + static_cast<std::size_t>(range.bytes));
-    SHARDKIT_TRY(file.read_at(range.offset,
-                              std::as_writable_bytes(std::span(out)).subspan(begin)));
+    SHARDKIT_TRY(file.read_at(range.offset, std::as_writable_bytes(std::span(out)).subspan(begin)));
   }
   return out;
 }
@@ -219,7 +218,7 @@ class RemoteFile final : public RandomAccessFile {
   const int holder_;
   const std::string path_;
   const std::uint64_t size_;
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;                   // of all below
   mutable std::set<std::uint64_t> announced_;  // pages, by number
   mutable std::map<std::uint64_t, std::string> pages_;
 };
@@ -252,10 +251,10 @@ std::optional<std::string> JointFileSystem::joint_name(std::string_view path) co
 /// Links are followed within the folders alone: what lies elsewhere is not for other hosts.
 Status JointFileSystem::check_may_tell(const std::string& path) const {
   const std::string real = resolved_path(path);
-  const bool inside = joint_name(path) &&
-                      std::any_of(folders_.begin(), folders_.end(), [&](const Folder& folder) {
-                        return lies_in(path, folder.name) && is_within(real, folder.resolved);
-                      });
+  const bool inside =
+      joint_name(path) && std::any_of(folders_.begin(), folders_.end(), [&](const Folder& folder) {
+        return lies_in(path, folder.name) && is_within(real, folder.resolved);
+      });
   if (inside) return {};
   return Error(ErrorCode::kUnsafe, "another rank needs a file that is not in the given folders")
       .in_file(path)

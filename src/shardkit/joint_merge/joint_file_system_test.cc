@@ -48,8 +48,7 @@ class JointFileSystemTest : public ::testing::Test {
         return last >= '0' && last <= '2' && path[path.size() - 3] == '/' && last != own;
       });
       JointFileSystem files(disk, group, {dir_ / "joint/"}, dir_ / "joint/out");
-      return files.calls().run(
-          [&] { return group.rank() == 0 ? fn(files) : Status(); });
+      return files.calls().run([&] { return group.rank() == 0 ? fn(files) : Status(); });
     });
   }
 
@@ -168,8 +167,10 @@ TEST_F(JointFileSystemTest, AFolderMayBeSpelledWithDots) {
 TEST_F(JointFileSystemTest, OutsideOfTheFoldersARankIsAlone) {
   on_rank_0([this](FileSystem& files) -> Status {
     for (const char* name : {"other/d1", "joint/out/e1", "joint/../other/d1"}) {
-      EXPECT_THAT(files.info(dir_ / name), Fails(ErrorCode::kNotFound, "no such file here")) << name;
-      EXPECT_THAT(files.open(dir_ / name), Fails(ErrorCode::kNotFound, "no such file here")) << name;
+      EXPECT_THAT(files.info(dir_ / name), Fails(ErrorCode::kNotFound, "no such file here"))
+          << name;
+      EXPECT_THAT(files.open(dir_ / name), Fails(ErrorCode::kNotFound, "no such file here"))
+          << name;
     }
     return {};
   });
@@ -204,7 +205,8 @@ TEST_F(JointFileSystemTest, ARankThatSendsAnotherNumberOfBytes) {
       EXPECT_THAT(read_whole_file(files, dir_ / "joint/far", 100),
                   Fails(ErrorCode::kPeer,
                         "rank 1 sent too few or too many bytes of a file: expected 9, found 5, "
-                        "file '" + (dir_ / "joint/far") + "', offset 0"));
+                        "file '" +
+                            (dir_ / "joint/far") + "', offset 0"));
       return {};
     });
   });

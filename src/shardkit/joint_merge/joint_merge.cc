@@ -110,7 +110,7 @@ class JointMerge {
   std::optional<StagedMerge> staged_;    // on rank 0
   std::optional<BlockJournal> journal_;  // on rank 0
   StageNews stage_;
-  std::vector<ManifestFile> weights_;    // on rank 0
+  std::vector<ManifestFile> weights_;  // on rank 0
 };
 
 Result<MergeReport> JointMerge::plan() {
@@ -163,8 +163,8 @@ Status JointMerge::merge_steps() {
   SHARDKIT_TRY(calls().run([this] { return decide(); }));
   SHARDKIT_ASSIGN(const MergeSource* source, merger_.open_source());
   SHARDKIT_TRY(agree_on_output(group_, *source, *decision_));
-  SHARDKIT_TRY(agree_on_copies(fs_, calls(), group_, source->catalog->files,
-                               options_.transfer.cancel));
+  SHARDKIT_TRY(
+      agree_on_copies(fs_, calls(), group_, source->catalog->files, options_.transfer.cancel));
   SHARDKIT_TRY(open_stage());
   if (!stage_.is_written) {
     SHARDKIT_TRY(write_weights());
@@ -185,8 +185,11 @@ Status JointMerge::make_stage() {
   SHARDKIT_ASSIGN(StagedMerge staged, merger_.stage_output(*decision_));
   staged_.emplace(std::move(staged));
   StagedFolder& stage = staged_->stage;
-  stage_ = {staged_->is_written, stage.content_path(""), stage.control_path(kBlockJournalName),
-            stage.control_path(kTokenName), {}};
+  stage_ = {staged_->is_written,
+            stage.content_path(""),
+            stage.control_path(kBlockJournalName),
+            stage.control_path(kTokenName),
+            {}};
   if (stage_.is_written) return {};
   SHARDKIT_ASSIGN(const std::uint64_t token, random_number());
   stage_.token = fmt::format("{:016x}\n", token);
@@ -208,8 +211,9 @@ Status JointMerge::open_stage() {
   const auto token = read_whole_file(fs_, stage_.token_path, kTokenLimit);
   Status seen;
   if (!token.ok() || *token != stage_.token)
-    seen = Error(ErrorCode::kIo, "this rank does not see what rank 0 has made beside the target: "
-                                 "all ranks must see the disk that the target is on")
+    seen = Error(ErrorCode::kIo,
+                 "this rank does not see what rank 0 has made beside the target: "
+                 "all ranks must see the disk that the target is on")
                .in_file(stage_.token_path)
                .found(token.ok() ? "a file of another run" : token.error().message());
   return agree_on_status(group_, std::move(seen));
@@ -244,9 +248,9 @@ Status JointMerge::write_weights() {
       SHARDKIT_TRY(journal_->append(record.file, record.block, record.hash));
     bytes_done[static_cast<std::size_t>(from)] = note.bytes_done;
     if (from + 1 == group_.size() && options_.transfer.on_progress)
-      options_.transfer.on_progress({std::accumulate(bytes_done.begin(), bytes_done.end(),
-                                                     std::uint64_t{0}),
-                                     plan.summary().write_bytes});
+      options_.transfer.on_progress(
+          {std::accumulate(bytes_done.begin(), bytes_done.end(), std::uint64_t{0}),
+           plan.summary().write_bytes});
     return {};
   };
   SHARDKIT_TRY(calls().run([&] { return transfer(plan, files_, sink, transfer_options); }, notes,
@@ -297,8 +301,8 @@ Status JointMerge::collect_results(const FileSink& sink) {
   }
   if (!leads()) return {};
   for (std::size_t file = 0; file < plan.files().size(); ++file)
-    weights_.push_back({plan.files()[file].name, plan.files()[file].bytes,
-                        std::move(hashes[file])});
+    weights_.push_back(
+        {plan.files()[file].name, plan.files()[file].bytes, std::move(hashes[file])});
   staged_->report.blocks_kept = blocks_kept;
   report_overflows(plan.catalog(), overflows, staged_->report);
   return {};
@@ -311,8 +315,7 @@ Result<MergeReport> merge_jointly(FileSystem& fs, const MergeOptions& options,
   return JointMerge(fs, options, group).merge();
 }
 
-Result<MergeReport> plan_jointly(FileSystem& fs, const MergeOptions& options,
-                                 ProcessGroup& group) {
+Result<MergeReport> plan_jointly(FileSystem& fs, const MergeOptions& options, ProcessGroup& group) {
   return JointMerge(fs, options, group).plan();
 }
 

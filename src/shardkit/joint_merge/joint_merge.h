@@ -33,13 +33,11 @@ namespace shardkit {
 ///        hold different copies of a file; kIo a rank does not see the target; kPeer
 /// Memory: as a merge, on each rank; and at most some 64 MiB of what it sends to others, and what
 /// its own threads read at a time.
-Result<MergeReport> merge_jointly(FileSystem& fs, const MergeOptions& options,
-                                  ProcessGroup& group);
+Result<MergeReport> merge_jointly(FileSystem& fs, const MergeOptions& options, ProcessGroup& group);
 
 /// FSDPModelMerger::plan() by all ranks, which agree on it. Collective.
 /// @error as plan() and merge_jointly()
-Result<MergeReport> plan_jointly(FileSystem& fs, const MergeOptions& options,
-                                 ProcessGroup& group);
+Result<MergeReport> plan_jointly(FileSystem& fs, const MergeOptions& options, ProcessGroup& group);
 
 /// FSDPModelMerger::find_merged() on rank 0, which others send what its disk lacks. Collective.
 /// @return on rank 0 the report, on others an empty one; nothing on all, if there is nothing

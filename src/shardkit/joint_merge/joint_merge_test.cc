@@ -85,9 +85,9 @@ class JointMergeTest : public ::testing::Test {
     };
     constexpr std::int64_t kRows = 1000, kColumns = 1024;
     const auto rows = [&](int begin) {
-      return DTensor{testing::float_tensor({kRows, kColumns},
-                                           values(kRows * kColumns, begin + rank, 3)),
-                     sharding(Shard{0}, {kShards * kRows, kColumns})};
+      return DTensor{
+          testing::float_tensor({kRows, kColumns}, values(kRows * kColumns, begin + rank, 3)),
+          sharding(Shard{0}, {kShards * kRows, kColumns})};
     };
     Tensor copy = testing::float_tensor({5}, {1, 2, 3, 4, 5 + change});
     const Value root = testing::make_dict(
@@ -123,17 +123,16 @@ class JointMergeTest : public ::testing::Test {
   using Change = std::function<void(int rank, MergeOptions&)>;
 
   std::vector<Status> merge(int size, const Disk& disk, const Change& change = {}) {
-    return run_ranks(
-        size,
-        [&](ProcessGroup& group) -> Status {
-          MergeOptions options = options_;
-          if (change) change(group.rank(), options);
-          SHARDKIT_ASSIGN(const MergeReport report,
-                          merge_jointly(disk(group.rank()), options, group));
-          if (group.rank() == 0) report_ = report;
-          return {};
-        },
-        {std::chrono::seconds(60)});
+    return run_ranks(size,
+                     [&](ProcessGroup& group) -> Status {
+                       MergeOptions options = options_;
+                       if (change) change(group.rank(), options);
+                       SHARDKIT_ASSIGN(const MergeReport report,
+                                       merge_jointly(disk(group.rank()), options, group));
+                       if (group.rank() == 0) report_ = report;
+                       return {};
+                     },
+                     {std::chrono::seconds(60)});
   }
 
   static FileSystem& whole_disk(int) { return posix_file_system(); }
@@ -181,9 +180,8 @@ TEST_F(JointMergeTest, EachHostHoldsItsOwnRanksFilesAlone) {
             return rank + 1 != size && (path.starts_with(dir_ / "ckpt/huggingface") ||
                                         path == dir_ / "ckpt/fsdp_config.json");
           }));
-    const auto statuses = merge(size, [&disks](int rank) -> FileSystem& {
-      return *disks[static_cast<std::size_t>(rank)];
-    });
+    const auto statuses = merge(
+        size, [&disks](int rank) -> FileSystem& { return *disks[static_cast<std::size_t>(rank)]; });
     for (const Status& status : statuses) ASSERT_THAT(status, IsOk());
     EXPECT_TRUE(content_of(dir_ / "out") == alone) << size << " hosts";
     std::filesystem::remove_all(dir_ / "out");
@@ -320,8 +318,8 @@ TEST_F(JointLoraMergeTest, CopiesOfABaseModelMustBeEqual) {
   write_base("other", 1);
   expect_all_fail(merge_with_other("base/pytorch_model.bin", "other/pytorch_model.bin"),
                   ErrorCode::kIncomplete,
-                  "ranks 0 and 1 differ in their copies of '" +
-                      (dir_ / "base/pytorch_model.bin") + "': expected XXH3-64 ");
+                  "ranks 0 and 1 differ in their copies of '" + (dir_ / "base/pytorch_model.bin") +
+                      "': expected XXH3-64 ");
   std::filesystem::copy_file(dir_ / "base/pytorch_model.bin", dir_ / "other/pytorch_model.bin",
                              std::filesystem::copy_options::overwrite_existing);
   for (const Status& status : merge_with_other("base/pytorch_model.bin", "other/pytorch_model.bin"))
@@ -376,11 +374,10 @@ TEST_F(JointMergeTest, AnErrorOfOneRankIsTheErrorOfAll) {
     SCOPED_TRACE(static_cast<int>(fault.kind));
     FaultyCalls calls(fault);
     const auto disk = make_posix_file_system(calls);
-    expect_all_fail(merge(3,
-                          [&disk](int rank) -> FileSystem& {
-                            return rank == 1 ? *disk : posix_file_system();
-                          }),
-                    ErrorCode::kIo, "rank 1: ");
+    expect_all_fail(
+        merge(3,
+              [&disk](int rank) -> FileSystem& { return rank == 1 ? *disk : posix_file_system(); }),
+        ErrorCode::kIo, "rank 1: ");
     EXPECT_TRUE(calls.triggered());
   }
   // Of the rank that publishes: whatever it writes, nothing of it is left.
@@ -388,9 +385,8 @@ TEST_F(JointMergeTest, AnErrorOfOneRankIsTheErrorOfAll) {
     SCOPED_TRACE(k);
     FaultyCalls calls({CallKind::kWrite, k, FaultAction::kFail, ENOSPC});
     const auto disk = make_posix_file_system(calls);
-    const auto statuses = merge(2, [&disk](int rank) -> FileSystem& {
-      return rank == 0 ? *disk : posix_file_system();
-    });
+    const auto statuses = merge(
+        2, [&disk](int rank) -> FileSystem& { return rank == 0 ? *disk : posix_file_system(); });
     if (!calls.triggered()) break;
     // The line in the lock file is for people: without it all goes on.
     if (statuses[0].ok()) {
@@ -406,17 +402,16 @@ TEST_F(JointMergeTest, ABrokenFileOnOneDiskIsTheErrorOfAll) {
   std::filesystem::resize_file(rank_file(3), 5000);
   std::vector<std::unique_ptr<PartialDisk>> disks;
   for (int rank = 0; rank < 2; ++rank)
-    disks.push_back(std::make_unique<PartialDisk>(
-        posix_file_system(), [this, rank](const std::string& path) {
+    disks.push_back(
+        std::make_unique<PartialDisk>(posix_file_system(), [this, rank](const std::string& path) {
           for (int shard = 0; shard < kShards; ++shard)
             if (path == rank_file(shard)) return shard % 2 != rank;
           return false;
         }));
-  expect_all_fail(merge(2,
-                        [&disks](int rank) -> FileSystem& {
-                          return *disks[static_cast<std::size_t>(rank)];
-                        }),
-                  ErrorCode::kCorrupt, rank_file(3));
+  expect_all_fail(
+      merge(2,
+            [&disks](int rank) -> FileSystem& { return *disks[static_cast<std::size_t>(rank)]; }),
+      ErrorCode::kCorrupt, rank_file(3));
 }
 
 TEST_F(JointMergeTest, ARankThatIsStoppedStopsAll) {
@@ -482,8 +477,7 @@ TEST_F(JointMergeTest, AResultThatIsThereIsFoundByAll) {
 
 TEST_F(JointMergeTest, APlanIsAgreedOnAndWritesNothing) {
   const auto statuses = run_ranks(2, [this](ProcessGroup& group) -> Status {
-    SHARDKIT_ASSIGN(const MergeReport report,
-                    plan_jointly(posix_file_system(), options_, group));
+    SHARDKIT_ASSIGN(const MergeReport report, plan_jointly(posix_file_system(), options_, group));
     if (group.rank() == 0) report_ = report;
     return {};
   });
@@ -503,9 +497,12 @@ TEST_F(JointMergeTest, AKilledMergeIsTakenUpByAnyNumberOfRanks) {
     int killed;
     int ending;  // 0: one process that knows of no ranks
   };
-  for (const auto& [fault, killed, ending] :
-       {Case{among_blocks, 1, 3}, {among_blocks, 3, 2}, {among_blocks, 2, 0},
-        {before_publishing, 3, 1}, {before_publishing, 2, 4}, {before_publishing, 3, 0}}) {
+  for (const auto& [fault, killed, ending] : {Case{among_blocks, 1, 3},
+                                              {among_blocks, 3, 2},
+                                              {among_blocks, 2, 0},
+                                              {before_publishing, 3, 1},
+                                              {before_publishing, 2, 4},
+                                              {before_publishing, 3, 0}}) {
     SCOPED_TRACE(::testing::Message() << killed << " ranks, then " << ending);
     const pid_t child = ::fork();
     if (child == 0) {

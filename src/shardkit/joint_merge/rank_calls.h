@@ -76,8 +76,7 @@ class RankCalls {
   struct Said;
 
   Status serve(const Notes& notes, const std::atomic<bool>* cancel);
-  Result<std::vector<Said>> exchange(const std::vector<Open>& mine, bool done,
-                                     const Notes& notes);
+  Result<std::vector<Said>> exchange(const std::vector<Open>& mine, bool done, const Notes& notes);
   std::string answers_for(const Said& asker, std::size_t& left);
   Status send_answers(const std::vector<Said>& all, const std::vector<Open>& mine);
   Status take_answers(int rank, std::string_view bytes, const std::vector<Open>& mine);
@@ -93,7 +92,7 @@ class RankCalls {
   std::mutex mutex_;  // of all below
   std::condition_variable asked_;
   std::condition_variable answered_;
-  std::optional<Status> work_;  // how it ended
+  std::optional<Status> work_;    // how it ended
   std::optional<Error> failure_;  // why nobody answers
   std::deque<Call*> open_;
 };

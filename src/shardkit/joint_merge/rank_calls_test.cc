@@ -37,16 +37,20 @@ std::string text_of(const Result<std::string>& answer) {
 }
 
 TEST(RankCalls, AThreadThatTheSystemRefusesIsAnErrorOnAllRanks) {
-  expect_all_fail(2, [](ProcessGroup& group) -> Status {
-    RankCalls calls(group, [](std::string_view) -> Result<std::string> { return std::string(); });
-    SHARDKIT_TRY(group.barrier());
-    std::optional<testing::NoThreads> no_threads;
-    if (group.rank() == 1) no_threads.emplace();
-    SHARDKIT_TRY(group.barrier());
-    const Status status = calls.run([]() -> Status { return {}; });
-    SHARDKIT_TRY(group.barrier());
-    return status;
-  }, ErrorCode::kLimit, "rank 0: the system starts no thread to work in the background");
+  expect_all_fail(
+      2,
+      [](ProcessGroup& group) -> Status {
+        RankCalls calls(group,
+                        [](std::string_view) -> Result<std::string> { return std::string(); });
+        SHARDKIT_TRY(group.barrier());
+        std::optional<testing::NoThreads> no_threads;
+        if (group.rank() == 1) no_threads.emplace();
+        SHARDKIT_TRY(group.barrier());
+        const Status status = calls.run([]() -> Status { return {}; });
+        SHARDKIT_TRY(group.barrier());
+        return status;
+      },
+      ErrorCode::kLimit, "rank 0: the system starts no thread to work in the background");
 }
 
 TEST(RankCalls, EveryThreadOfEveryRankGetsItsOwnAnswers) {
@@ -73,9 +77,9 @@ TEST(RankCalls, EveryThreadOfEveryRankGetsItsOwnAnswers) {
       const auto all = calls.ask_others("you");
       for (int rank = 0; rank < 3; ++rank)
         if (rank != group.rank())
-          SHARDKIT_TRY(expect(text_of(all[static_cast<std::size_t>(rank)]) ==
-                                  std::to_string(rank) + " says you",
-                              "an answer of each"));
+          SHARDKIT_TRY(expect(
+              text_of(all[static_cast<std::size_t>(rank)]) == std::to_string(rank) + " says you",
+              "an answer of each"));
       return {};
     };
     return calls.run(work);
@@ -113,10 +117,10 @@ TEST(RankCalls, AnErrorIsAnAnswerThatNamesItsRank) {
     const auto work = [&]() -> Status {
       const int other = 1 - group.rank();
       const auto answer = calls.ask(other, "x");
-      return expect(!answer.ok() && answer.error().code() == ErrorCode::kNotFound &&
-                        answer.error().message() ==
-                            "not here (on rank " + std::to_string(other) + ")",
-                    "the other's error");
+      return expect(
+          !answer.ok() && answer.error().code() == ErrorCode::kNotFound &&
+              answer.error().message() == "not here (on rank " + std::to_string(other) + ")",
+          "the other's error");
     };
     return calls.run(work);
   });
@@ -141,17 +145,17 @@ TEST(RankCalls, WorkThatFailsOnOneRankEndsTheStepOnAll) {
 }
 
 TEST(RankCalls, WhoWaitsForARankThatIsGoneIsTold) {
-  const auto statuses = run_ranks(
-      2,
-      [](ProcessGroup& group) -> Status {
-        if (group.rank() == 1) return {};
-        RankCalls calls(group, [](std::string_view) { return std::string(); });
-        return calls.run([&]() -> Status {
-          const auto answer = calls.ask(1, "x");
-          return answer.ok() ? Status() : Status(answer.error());
-        });
-      },
-      {std::chrono::seconds(30)});
+  const auto statuses =
+      run_ranks(2,
+                [](ProcessGroup& group) -> Status {
+                  if (group.rank() == 1) return {};
+                  RankCalls calls(group, [](std::string_view) { return std::string(); });
+                  return calls.run([&]() -> Status {
+                    const auto answer = calls.ask(1, "x");
+                    return answer.ok() ? Status() : Status(answer.error());
+                  });
+                },
+                {std::chrono::seconds(30)});
   EXPECT_THAT(statuses[0], Fails(ErrorCode::kPeer, "rank 1"));
 }
 
@@ -185,9 +189,9 @@ TEST(RankCalls, AnAnswerThatIsTooLargeIsNotTaken) {
       return {};
     });
   });
-  EXPECT_THAT(statuses[0],
-              Fails(ErrorCode::kPeer, "rank 1 has an answer that is too large: expected at most "
-                                      "1073741824 bytes, found 1073741825"));
+  EXPECT_THAT(statuses[0], Fails(ErrorCode::kPeer,
+                                 "rank 1 has an answer that is too large: expected at most "
+                                 "1073741824 bytes, found 1073741825"));
   EXPECT_THAT(statuses[1], IsOk());
 }
 

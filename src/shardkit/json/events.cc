@@ -1,6 +1,8 @@
 // Walks JSON text with nlohmann's parser, and closes the gaps in its strictness.
 #include "shardkit/json/events.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <iterator>
 #include <limits>
@@ -8,8 +10,6 @@
 #include <optional>
 #include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 namespace shardkit::json {
 namespace {
@@ -38,9 +38,7 @@ class CountingIterator {
   friend bool operator==(const CountingIterator& a, const CountingIterator& b) {
     return a.at_ == b.at_;
   }
-  friend bool operator!=(const CountingIterator& a, const CountingIterator& b) {
-    return !(a == b);
-  }
+  friend bool operator!=(const CountingIterator& a, const CountingIterator& b) { return !(a == b); }
 
  private:
   const char* at_;
@@ -111,7 +109,8 @@ class Adapter {
     const std::size_t start = number_start(token.size());
     if (token.find_first_of(".eE") == string_t::npos)
       return pass_at(Error(ErrorCode::kLimit, fmt::format("the integer {} needs more than 64 bits",
-                                                          token.substr(0, 40))), start);
+                                                          token.substr(0, 40))),
+                     start);
     if (next_word_ < words_.values.size() && words_.values[next_word_].first == start)
       value = words_.values[next_word_++].second;
     return pass_at(events_.number(value), start);
@@ -151,8 +150,8 @@ class Adapter {
   /// The parser stops behind a string, and one byte later behind a number unless the text ends.
   std::size_t number_start(std::size_t length) const {
     const std::string_view taken_text = text_.substr(0, consumed());
-    const bool at_end = !taken_text.empty() &&
-                        taken_text.find_last_of("0123456789") == taken_text.size() - 1;
+    const bool at_end =
+        !taken_text.empty() && taken_text.find_last_of("0123456789") == taken_text.size() - 1;
     return consumed() - length - (at_end ? 0 : 1);
   }
   std::size_t string_start() const {
@@ -166,8 +165,8 @@ class Adapter {
   }
   bool deeper() {
     if (++depth_ <= limits_.depth) return true;
-    return pass(Error(ErrorCode::kLimit,
-                      fmt::format("JSON nests deeper than {} levels", limits_.depth)));
+    return pass(
+        Error(ErrorCode::kLimit, fmt::format("JSON nests deeper than {} levels", limits_.depth)));
   }
   bool pass(Status status) { return pass_at(std::move(status), consumed() - 1); }
   bool pass_at(Status status, std::size_t offset) {
@@ -188,8 +187,8 @@ class Adapter {
 
 Status read_events(std::string_view text, Events& events, const ParseLimits& limits) {
   if (text.size() > limits.bytes)
-    return Error(ErrorCode::kLimit, fmt::format("JSON text of {} bytes, more than {}", text.size(),
-                                                limits.bytes));
+    return Error(ErrorCode::kLimit,
+                 fmt::format("JSON text of {} bytes, more than {}", text.size(), limits.bytes));
   // The parser skips the one and takes the other for the end of the text.
   if (text.substr(0, 3) == "\xEF\xBB\xBF")
     return Error(ErrorCode::kCorrupt, "not valid JSON: it starts with a byte order mark")
@@ -204,9 +203,8 @@ Status read_events(std::string_view text, Events& events, const ParseLimits& lim
 
   Adapter adapter(text, words, events, limits);
   const char* end = text.data() + text.size();
-  const bool complete =
-      nlohmann::json::sax_parse(CountingIterator(text.data(), &adapter.taken),
-                                CountingIterator(end, &adapter.taken), &adapter);
+  const bool complete = nlohmann::json::sax_parse(CountingIterator(text.data(), &adapter.taken),
+                                                  CountingIterator(end, &adapter.taken), &adapter);
   if (adapter.error) return *std::move(adapter.error);
   if (!complete) return Error(ErrorCode::kCorrupt, "not valid JSON");
   return {};

@@ -1,12 +1,12 @@
 // Builds a json::Value from the parts of a document.
 #include "shardkit/json/parse.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "shardkit/json/events.h"
 

@@ -65,9 +65,10 @@ TEST(JsonParse, RefusesNamesThatComeTwice) {
 }
 
 TEST(JsonParse, RefusesWhatIsNoJson) {
-  for (const char* text : {"", " ", "{", "[1,]", "{\"a\":1,}", "{\"a\" 1}", "{a:1}", "'a'", "nul",
-                           "01", "+1", ".5", "1.", "1e", "[1] 2", "{}{}", "\"a\nb\"", "\"\\x\"",
-                           "// c\n1", "/* c */ 1", "NaN", "Infinity", "-Infinity"})
+  for (const char* text : {"",        " ",         "{",     "[1,]",     "{\"a\":1,}", "{\"a\" 1}",
+                           "{a:1}",   "'a'",       "nul",   "01",       "+1",         ".5",
+                           "1.",      "1e",        "[1] 2", "{}{}",     "\"a\nb\"",   "\"\\x\"",
+                           "// c\n1", "/* c */ 1", "NaN",   "Infinity", "-Infinity"})
     EXPECT_THAT(parse(text), Fails(ErrorCode::kCorrupt, "not valid JSON")) << text;
   EXPECT_THAT(parse("[1, x]"), Fails(ErrorCode::kCorrupt, "offset 4"));
 }
@@ -126,8 +127,8 @@ TEST(JsonParse, TakesPythonsNumbersOnRequest) {
 
   EXPECT_EQ(*parse("Infinity", {.python_numbers = true})->get_if<double>(), kInf);
   EXPECT_EQ(*parse("-Infinity\n", {.python_numbers = true})->get_if<double>(), -kInf);
-  EXPECT_TRUE(std::isnan(*parse("[NaN]", {.python_numbers = true})->get_if<Array>()
-                              ->items[0].get_if<double>()));
+  EXPECT_TRUE(std::isnan(
+      *parse("[NaN]", {.python_numbers = true})->get_if<Array>()->items[0].get_if<double>()));
   for (const char* text : {"-NaN", "NaNa", "[NaN1]", "Infinity0", "--Infinity", "nan", "[1NaN]"})
     EXPECT_THAT(parse(text, {.python_numbers = true}), Fails(ErrorCode::kCorrupt, "not valid"))
         << text;

@@ -1,9 +1,9 @@
 // Finds the text of a top-level member and replaces it.
 #include "shardkit/json/patch.h"
 
-#include <cstddef>
-
 #include <fmt/format.h>
+
+#include <cstddef>
 
 #include "shardkit/json/parse.h"
 

@@ -36,8 +36,8 @@ class Value {
  public:
   /// parse() makes integers int64 where they fit, else uint64; a number with '.' or an exponent is
   /// a double.
-  using Variant = std::variant<Null, bool, std::int64_t, std::uint64_t, double, std::string, Array,
-                               Object>;
+  using Variant =
+      std::variant<Null, bool, std::int64_t, std::uint64_t, double, std::string, Array, Object>;
 
   Value() = default;
   Value(Null) {}
@@ -53,9 +53,13 @@ class Value {
 
   /// The content if it is of kind T (one of Variant's), else null.
   template <class T>
-  const T* get_if() const { return std::get_if<T>(&variant_); }
+  const T* get_if() const {
+    return std::get_if<T>(&variant_);
+  }
   template <class T>
-  T* get_if() { return std::get_if<T>(&variant_); }
+  T* get_if() {
+    return std::get_if<T>(&variant_);
+  }
 
   const Variant& variant() const { return variant_; }
   bool is_null() const { return std::holds_alternative<Null>(variant_); }

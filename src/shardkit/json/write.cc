@@ -1,12 +1,12 @@
 // Writes a json::Value as text.
 #include "shardkit/json/write.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <string_view>
-
-#include <fmt/format.h>
 
 #include "shardkit/json/utf8.h"
 

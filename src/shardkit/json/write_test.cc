@@ -29,8 +29,11 @@ TEST(JsonWrite, CompactIsPythonsWithoutSpacesAndEscapes) {
 TEST(JsonWrite, IsAlwaysJson) {
   Array array;
   array.items = {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN(),
-                 "a\xFF" "b"};
-  EXPECT_EQ(write(array, WriteStyle::kCompact), "[null,null,\"a\xEF\xBF\xBD" "b\"]");
+                 "a\xFF"
+                 "b"};
+  EXPECT_EQ(write(array, WriteStyle::kCompact),
+            "[null,null,\"a\xEF\xBF\xBD"
+            "b\"]");
   EXPECT_EQ(write(array, WriteStyle::kPretty), "[\n  null,\n  null,\n  \"a\\ufffdb\"\n]");
 }
 

@@ -58,8 +58,7 @@ TEST(Box, CutsManyIntervalsOfHugeDimensions) {
   for (std::int64_t i = 0; i < 65536; ++i) many.push_back({i * step, i * step + step / 2});
   const std::vector<BoxPair> boxes = cut_into_boxes({many, {{0, 3}}});
   ASSERT_EQ(boxes.size(), 65536U);
-  EXPECT_EQ(boxes.back(),
-            (BoxPair{{65535 * (step / 2), 0}, {{65535 * step, 0}, {step / 2, 3}}}));
+  EXPECT_EQ(boxes.back(), (BoxPair{{65535 * (step / 2), 0}, {{65535 * step, 0}, {step / 2, 3}}}));
 }
 
 }  // namespace

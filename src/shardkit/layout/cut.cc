@@ -32,8 +32,8 @@ class Reader {
 
  private:
   const Intervals& list_;
-  std::size_t at_ = 0;          // the interval being read
-  std::int64_t position_ = 0;   // of its first index in the sequence
+  std::size_t at_ = 0;         // the interval being read
+  std::int64_t position_ = 0;  // of its first index in the sequence
 };
 
 Intervals apply(const Intervals& list, std::int64_t length, const Cut& cut, std::int64_t index) {

@@ -73,8 +73,7 @@ Result<Contest> make_contest(const Sharding& sharding, std::size_t dim) {
   contest.candidates.push_back(contest.spec);
   const auto strided = std::count_if(contest.spec.begin(), contest.spec.end(),
                                      [](const Cut& cut) { return cut.groups > 1; });
-  contest.physical =
-      strided == 0 ? contest.spec : cuts_of(sharding, dim, CutOrder::kPhysical);
+  contest.physical = strided == 0 ? contest.spec : cuts_of(sharding, dim, CutOrder::kPhysical);
   if (strided == 0) return contest;
 
   const std::optional<Cuts> plain = as_plain_cuts(contest.spec);
@@ -107,8 +106,7 @@ bool is_empty_elsewhere(const Sharding& sharding, std::size_t dim, const LocalSh
 }
 
 // Drops the candidates that a recorded size contradicts.
-Status keep_fitting(const Sharding& sharding, Contest& contest,
-                    std::span<const LocalShape> known) {
+Status keep_fitting(const Sharding& sharding, Contest& contest, std::span<const LocalShape> known) {
   std::vector<bool> fits(contest.candidates.size(), true);
   for (const LocalShape& rank : known) {
     const std::int64_t recorded = rank.shape[contest.dim];
@@ -129,8 +127,7 @@ Status keep_fitting(const Sharding& sharding, Contest& contest,
     }
     return Error(ErrorCode::kIncomplete, "a local shape does not fit the placements")
         .expected(fmt::format("{} in dimension {} at mesh coordinate {}",
-                              fmt::join(expected, " or "), contest.dim,
-                              to_string(rank.coordinate)))
+                              fmt::join(expected, " or "), contest.dim, to_string(rank.coordinate)))
         .found("local shape " + to_string(rank.shape));
   }
   std::vector<Cuts> kept;
@@ -159,9 +156,9 @@ bool hold_the_same(const Sharding& sharding, const Contest& contest, const Cuts&
 
 Result<Verdict> judge(const Sharding& sharding, const Contest& contest) {
   const auto all_are = [&](const Cuts& order) {
-    return std::all_of(
-        contest.candidates.begin(), contest.candidates.end(),
-        [&](const Cuts& cuts) { return hold_the_same(sharding, contest, cuts, order); });
+    return std::all_of(contest.candidates.begin(), contest.candidates.end(), [&](const Cuts& cuts) {
+      return hold_the_same(sharding, contest, cuts, order);
+    });
   };
   const bool spec = all_are(contest.spec);
   const bool physical = all_are(contest.physical);

@@ -21,8 +21,10 @@ Sharding sharding_of(Dims mesh_shape, std::vector<Placement> placements, Dims sh
   std::vector<std::int64_t> ranks(static_cast<std::size_t>(cells));
   std::iota(ranks.begin(), ranks.end(), 0);
   auto mesh = DeviceMesh::make("cpu", std::move(mesh_shape), std::move(ranks)).value();
-  return {std::make_shared<const DeviceMesh>(std::move(mesh)), std::move(placements),
-          std::move(shape), {}};
+  return {std::make_shared<const DeviceMesh>(std::move(mesh)),
+          std::move(placements),
+          std::move(shape),
+          {}};
 }
 
 // What every rank would record if the bytes followed `order`.
@@ -94,19 +96,16 @@ TEST(DecideCutOrder, OneRankMayNotDecide) {
 }
 
 TEST(DecideCutOrder, ThreeUnevenShardsMayBeUndecidable) {
-  const Sharding nine =
-      sharding_of({2, 2, 3}, {StridedShard{0, 6}, Shard{0}, Shard{0}}, {9});
+  const Sharding nine = sharding_of({2, 2, 3}, {StridedShard{0, 6}, Shard{0}, Shard{0}}, {9});
   EXPECT_THAT(decide_cut_order(nine, recorded(nine, CutOrder::kPhysical)),
               Fails(ErrorCode::kIncomplete, "cannot tell how dimension 0 was cut"));
-  const Sharding even =
-      sharding_of({2, 2, 3}, {StridedShard{0, 6}, Shard{0}, Shard{0}}, {24});
+  const Sharding even = sharding_of({2, 2, 3}, {StridedShard{0, 6}, Shard{0}, Shard{0}}, {24});
   EXPECT_TRUE(same_elements(even));
   EXPECT_EQ(decide_cut_order(even, recorded(even, CutOrder::kSpec)).value(), CutOrder::kSpec);
 }
 
 TEST(DecideCutOrder, AnOrderThatNothingIsKnownToStoreIsRefused) {
-  const Sharding sharding =
-      sharding_of({2, 3, 2}, {StridedShard{0, 6}, Shard{0}, Shard{0}}, {14});
+  const Sharding sharding = sharding_of({2, 3, 2}, {StridedShard{0, 6}, Shard{0}, Shard{0}}, {14});
   // Rows by plain shards over mesh dims 2, 0, 1; neither the placements nor FSDP2 have that order.
   std::vector<LocalShape> stored;
   for (const std::int64_t rank : sharding.mesh->ranks()) {
@@ -114,8 +113,8 @@ TEST(DecideCutOrder, AnOrderThatNothingIsKnownToStoreIsRefused) {
     std::int64_t rows = 14;
     for (const auto& [mesh_dim, pieces] : {std::pair{2, 2}, std::pair{0, 2}, std::pair{1, 3}}) {
       const std::int64_t chunk = (rows + pieces - 1) / pieces;
-      rows = std::clamp(rows - chunk * at[static_cast<std::size_t>(mesh_dim)], std::int64_t{0},
-                        chunk);
+      rows =
+          std::clamp(rows - chunk * at[static_cast<std::size_t>(mesh_dim)], std::int64_t{0}, chunk);
     }
     stored.push_back({at, {rows}});
   }
@@ -135,10 +134,9 @@ TEST(DecideCutOrder, DimensionsOfOneTensorFollowOneOrder) {
 }
 
 TEST(DecideCutOrder, TooManyUnevenShardsToTryAreRefused) {
-  const Sharding sharding =
-      sharding_of({2, 2, 2, 2, 2, 2, 2},
-                  {StridedShard{0, 64}, Shard{0}, Shard{0}, Shard{0}, Shard{0}, Shard{0}, Shard{0}},
-                  {129});
+  const Sharding sharding = sharding_of(
+      {2, 2, 2, 2, 2, 2, 2},
+      {StridedShard{0, 64}, Shard{0}, Shard{0}, Shard{0}, Shard{0}, Shard{0}, Shard{0}}, {129});
   EXPECT_THAT(decide_cut_order(sharding, recorded(sharding, CutOrder::kSpec)),
               Fails(ErrorCode::kIncomplete, "7 shards do not divide it"));
 }
@@ -165,10 +163,9 @@ TEST(DecideCutOrder, NeverNamesAnOrderThatHoldsOtherElements) {
 }
 
 TEST(DecideCutOrder, SplitFactorsThatFsdp2DoesNotWriteFollowThePlacements) {
-  for (const Sharding& sharding :
-       {sharding_of({2, 2}, {StridedShard{0, 3}, Shard{0}}, {12}),
-        sharding_of({2, 2}, {Shard{0}, StridedShard{0, 2}}, {12}),
-        sharding_of({2, 2}, {StridedShard{0, 2}, Replicate{}}, {8})}) {
+  for (const Sharding& sharding : {sharding_of({2, 2}, {StridedShard{0, 3}, Shard{0}}, {12}),
+                                   sharding_of({2, 2}, {Shard{0}, StridedShard{0, 2}}, {12}),
+                                   sharding_of({2, 2}, {StridedShard{0, 2}, Replicate{}}, {8})}) {
     EXPECT_FALSE(same_elements(sharding));
     EXPECT_EQ(decide_cut_order(sharding, recorded(sharding, CutOrder::kSpec)).value(),
               CutOrder::kSpec);
@@ -180,25 +177,24 @@ TEST(DecideCutOrder, SplitFactorsThatFsdp2DoesNotWriteFollowThePlacements) {
   // A shard order spelled with _StridedShards: mesh dims 2, 0, 1 in that order.
   const Sharding spelled =
       sharding_of({2, 2, 2}, {StridedShard{0, 2}, StridedShard{0, 2}, Shard{0}}, {16});
-  EXPECT_EQ(decide_cut_order(spelled, recorded(spelled, CutOrder::kSpec)).value(),
-            CutOrder::kSpec);
+  EXPECT_EQ(decide_cut_order(spelled, recorded(spelled, CutOrder::kSpec)).value(), CutOrder::kSpec);
 }
 
 TEST(DecideCutOrder, ARankWithoutElementsMayRecordNoRows) {
   // FSDP2 of PyTorch 2.13 over 2 columns on 3 tensor-parallel ranks: the third holds [1, 0] and
   // records [0, 0].
   const Sharding two = sharding_of({2, 3}, {Shard{0}, Shard{1}}, {2, 2});
-  EXPECT_EQ(decide_cut_order(two, std::vector<LocalShape>{{{0, 0}, {1, 1}}, {{0, 2}, {0, 0}}})
-                .value(),
-            CutOrder::kSpec);
+  EXPECT_EQ(
+      decide_cut_order(two, std::vector<LocalShape>{{{0, 0}, {1, 1}}, {{0, 2}, {0, 0}}}).value(),
+      CutOrder::kSpec);
   EXPECT_THAT(decide_cut_order(two, std::vector<LocalShape>{{{0, 1}, {0, 0}}}),
               Fails(ErrorCode::kIncomplete, "expected 1 in dimension 0"));
 
   // Nothing at all to cut: FSDP2 records no rows on any rank of a [73, 0] tensor.
   const Sharding none = sharding_of({3, 2}, {StridedShard{0, 2}, Shard{0}}, {73, 0});
-  EXPECT_EQ(decide_cut_order(none, std::vector<LocalShape>{{{0, 0}, {0, 0}}, {{0, 1}, {0, 0}}})
-                .value(),
-            CutOrder::kSpec);
+  EXPECT_EQ(
+      decide_cut_order(none, std::vector<LocalShape>{{{0, 0}, {0, 0}}, {{0, 1}, {0, 0}}}).value(),
+      CutOrder::kSpec);
   EXPECT_THAT(decide_cut_order(none, std::vector<LocalShape>{{{0, 1}, {13, 1}}}),
               Fails(ErrorCode::kIncomplete, "expected no elements"));
 }
@@ -213,9 +209,8 @@ TEST(DecideCutOrder, AShapeThatFitsNothingNamesItsCoordinate) {
   const Sharding nine = sharding_of({4, 2}, {StridedShard{0, 2}, Shard{0}}, {9});
   EXPECT_THAT(decide_cut_order(nine, std::vector<LocalShape>{{{3, 0}, {5}}}),
               Fails(ErrorCode::kIncomplete, "expected 1 or 0 in dimension 0"));
-  EXPECT_THAT(
-      decide_cut_order(nine, std::vector<LocalShape>{{{3, 0}, {1}}, {{3, 1}, {1}}}),
-      Fails(ErrorCode::kIncomplete, "follow different orders"));
+  EXPECT_THAT(decide_cut_order(nine, std::vector<LocalShape>{{{3, 0}, {1}}, {{3, 1}, {1}}}),
+              Fails(ErrorCode::kIncomplete, "follow different orders"));
 }
 
 }  // namespace

@@ -51,9 +51,9 @@ Result<DeviceMesh> DeviceMesh::make(std::string device_type, Dims shape,
 }
 
 std::optional<Dims> DeviceMesh::coordinate_of(std::int64_t rank) const {
-  const auto at = std::lower_bound(
-      cell_of_rank_.begin(), cell_of_rank_.end(), rank,
-      [](const auto& entry, std::int64_t wanted) { return entry.first < wanted; });
+  const auto at =
+      std::lower_bound(cell_of_rank_.begin(), cell_of_rank_.end(), rank,
+                       [](const auto& entry, std::int64_t wanted) { return entry.first < wanted; });
   if (at == cell_of_rank_.end() || at->first != rank) return std::nullopt;
   Dims coordinate(shape_.size(), 0);
   std::int64_t rest = at->second;

@@ -25,8 +25,8 @@ struct ShardOrder {
 /// How a global tensor lies on a mesh (torch/distributed/tensor/_dtensor_spec.py, DTensorSpec).
 struct Sharding {
   std::shared_ptr<const DeviceMesh> mesh;
-  std::vector<Placement> placements;  ///< one for each mesh dimension
-  Dims shape;                         ///< of the global tensor
+  std::vector<Placement> placements;    ///< one for each mesh dimension
+  Dims shape;                           ///< of the global tensor
   std::vector<ShardOrder> shard_order;  ///< empty: placements apply left to right
 };
 

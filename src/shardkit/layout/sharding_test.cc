@@ -11,10 +11,10 @@
 namespace shardkit {
 namespace {
 
-using testing::Fails;
-using testing::IsOk;
 using ::testing::ElementsAre;
+using testing::Fails;
 using ::testing::IsEmpty;
+using testing::IsOk;
 
 Sharding sharding_of(Dims mesh_shape, std::vector<Placement> placements, Dims shape,
                      std::vector<ShardOrder> order = {}) {
@@ -111,13 +111,11 @@ TEST(Sharding, HugeDimensionsCostNothing) {
 TEST(Sharding, SizesAgreeWithIntervals) {
   for (std::int64_t length = 0; length < 40; ++length)
     for (std::int64_t groups = 1; groups < 8; ++groups) {
-      const Sharding sharding =
-          sharding_of({3, 2}, {StridedShard{0, groups}, Shard{0}}, {length});
+      const Sharding sharding = sharding_of({3, 2}, {StridedShard{0, groups}, Shard{0}}, {length});
       for (std::int64_t i = 0; i < 3; ++i)
         for (std::int64_t j = 0; j < 2; ++j)
           for (const CutOrder order : {CutOrder::kSpec, CutOrder::kPhysical})
-            EXPECT_EQ(size(rows(sharding, {i, j}, order)),
-                      local_shape(sharding, {i, j}, order)[0]);
+            EXPECT_EQ(size(rows(sharding, {i, j}, order)), local_shape(sharding, {i, j}, order)[0]);
     }
 }
 

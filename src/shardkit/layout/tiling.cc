@@ -30,9 +30,8 @@ class OverlapSearch {
     if (depth > kMaxDepth) return too_interlocked(boxes);
     const std::size_t dims = boxes.front().offset.size();
     if (tried == dims) return compare_pairs(boxes);
-    std::sort(boxes.begin(), boxes.end(), [dim](const Box& a, const Box& b) {
-      return a.offset[dim] < b.offset[dim];
-    });
+    std::sort(boxes.begin(), boxes.end(),
+              [dim](const Box& a, const Box& b) { return a.offset[dim] < b.offset[dim]; });
     std::size_t begin = 0;
     std::int64_t reach = 0;  // where the boxes since `begin` end
     for (std::size_t i = 0; i <= boxes.size(); ++i) {

@@ -37,10 +37,10 @@ TEST(Tiling, ABoxThatLeavesTheTensorIsFound) {
 
 TEST(Tiling, AShapeThatNoTensorHasIsRefused) {
   for (const Dims& shape : {Dims{4, -1}, Dims{std::int64_t{1} << 62, 4}})
-    EXPECT_THAT(check_tiling(shape, {}),
-                Fails(ErrorCode::kInvalidArgument,
-                      "a size is negative, or the shape has too many elements: found " +
-                          to_string(shape)));
+    EXPECT_THAT(
+        check_tiling(shape, {}),
+        Fails(ErrorCode::kInvalidArgument,
+              "a size is negative, or the shape has too many elements: found " + to_string(shape)));
 }
 
 TEST(Tiling, NoDimensionsAndNoElements) {
@@ -89,7 +89,9 @@ TEST(Tiling, AStaircaseOfManyBoxesIsRefusedBeforeTheStackEnds) {
 // Random boxes on a small grid, against counting every cell.
 TEST(Tiling, AgreesWithCountingCells) {
   std::mt19937 random(20261129);
-  const auto below = [&random](int n) { return static_cast<std::int64_t>(random() % static_cast<unsigned>(n)); };
+  const auto below = [&random](int n) {
+    return static_cast<std::int64_t>(random() % static_cast<unsigned>(n));
+  };
   int tilings = 0;
   for (int round = 0; round < 20000; ++round) {
     const Dims shape{1 + below(3), 1 + below(3)};

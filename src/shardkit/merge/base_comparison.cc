@@ -80,8 +80,9 @@ Result<BaseModelComparison> compare_with_base_model(FileSystem& fs, const MergeS
 }
 
 std::string describe(const BaseModelComparison& comparison) {
-  std::string text = fmt::format("{} of {} tensors of the base model '{}' are there with the same shape",
-                                 comparison.same, comparison.tensors, comparison.folder);
+  std::string text =
+      fmt::format("{} of {} tensors of the base model '{}' are there with the same shape",
+                  comparison.same, comparison.tensors, comparison.folder);
   if (comparison.experts > 0)
     text += fmt::format(", {} of {} of experts", comparison.experts_same, comparison.experts);
   add_names("missing", comparison.missing, text);

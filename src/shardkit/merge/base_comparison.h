@@ -13,14 +13,14 @@ namespace shardkit {
 
 struct BaseModelComparison {
   std::string folder;
-  std::uint64_t tensors = 0;             ///< of the base model
-  std::uint64_t same = 0;                ///< of these: in the checkpoint, with the same shape
-  std::uint64_t experts = 0;             ///< of the base model's tensors: those of experts
+  std::uint64_t tensors = 0;  ///< of the base model
+  std::uint64_t same = 0;     ///< of these: in the checkpoint, with the same shape
+  std::uint64_t experts = 0;  ///< of the base model's tensors: those of experts
   std::uint64_t experts_same = 0;
-  std::vector<std::string> missing;      ///< names that only the base model has
-  std::vector<std::string> extra;        ///< names that only the checkpoint has
-  std::vector<std::string> other_shape;  ///< "'name': [8, 4] against [10, 4]", the base model last
-  std::vector<std::string> other_config; ///< what both config.json say of the vocabulary
+  std::vector<std::string> missing;       ///< names that only the base model has
+  std::vector<std::string> extra;         ///< names that only the checkpoint has
+  std::vector<std::string> other_shape;   ///< "'name': [8, 4] against [10, 4]", the base model last
+  std::vector<std::string> other_config;  ///< what both config.json say of the vocabulary
 
   bool agrees() const;
 };
@@ -29,7 +29,8 @@ struct BaseModelComparison {
 /// base model's headers; a tensor that either side leaves out because it is tied is not missing.
 /// Reads no tensor bytes.
 ///
-/// @param source  of a checkpoint with an adapter: with the model that take_lora_apart() makes of it
+/// @param source  of a checkpoint with an adapter: with the model that take_lora_apart() makes of
+/// it
 /// @param folder  a model folder or file: see read_weights
 /// @error as read_weights, catalog_of and saved_catalog
 Result<BaseModelComparison> compare_with_base_model(FileSystem& fs, const MergeSource& source,

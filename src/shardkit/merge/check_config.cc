@@ -111,8 +111,8 @@ Status check_experts(const hf::ModelConfig& config, std::span<const CatalogTenso
   if (!count || *count <= 1) return {};
   const auto layers = find_experts(tensors);
   if (layers.empty())
-    findings.warnings.push_back(fmt::format(
-        "config.json says {} experts, but no tensor has the name of one", *count));
+    findings.warnings.push_back(
+        fmt::format("config.json says {} experts, but no tensor has the name of one", *count));
   for (const auto& [name, layer] : layers) {
     if (layer.all != nullptr && layer.all->shape[0] < *count)
       return disagreement("fewer experts than config.json says", *layer.all)
@@ -128,8 +128,8 @@ Status check_experts(const hf::ModelConfig& config, std::span<const CatalogTenso
             .expected(fmt::format("{} experts, as config.json says, that hold the same", *count))
             .found(fmt::format("{} of them", layer.numbers.size()));
     }
-    const std::int64_t found = layer.all != nullptr ? layer.all->shape[0]
-                                                    : layer.numbers.rbegin()->first + 1;
+    const std::int64_t found =
+        layer.all != nullptr ? layer.all->shape[0] : layer.numbers.rbegin()->first + 1;
     if (found > *count)
       findings.warnings.push_back(
           fmt::format("'{}' has {} experts, where config.json says {}", name, found, *count));
@@ -138,8 +138,9 @@ Status check_experts(const hf::ModelConfig& config, std::span<const CatalogTenso
 }
 
 /// Of a family whose layers are alike. A tensor that is not there would be made up by the loader.
-Status check_decoder(const hf::ModelConfig& config, std::string_view decoder, const Numbered& layers,
-                     std::span<const CatalogTensor> tensors, ConfigFindings& findings) {
+Status check_decoder(const hf::ModelConfig& config, std::string_view decoder,
+                     const Numbered& layers, std::span<const CatalogTensor> tensors,
+                     ConfigFindings& findings) {
   const auto lacks = [](std::string_view what, std::string name) {
     return Error(ErrorCode::kIncomplete, fmt::format("a tensor of {} is not there", what))
         .of_tensor(std::move(name));
@@ -190,9 +191,9 @@ Status check_layers(const hf::ModelConfig& config, std::span<const CatalogTensor
     }
     for (std::int64_t number = 0; number < count.value_or(0); ++number) {
       if (layers.contains(number)) continue;
-      findings.warnings.push_back(fmt::format(
-          "config.json says {} layers, but no tensor has the name '{}layers.{}'", *count, decoder,
-          number));
+      findings.warnings.push_back(
+          fmt::format("config.json says {} layers, but no tensor has the name '{}layers.{}'",
+                      *count, decoder, number));
       break;
     }
   }
@@ -240,8 +241,7 @@ Status check_names(std::span<const CatalogTensor> tensors) {
 Result<ConfigFindings> check_config(const hf::ModelConfig& config,
                                     std::span<const CatalogTensor> tensors) {
   ConfigFindings findings;
-  for (const CatalogTensor& tensor : tensors)
-    SHARDKIT_TRY(check_shape(config, tensor, findings));
+  for (const CatalogTensor& tensor : tensors) SHARDKIT_TRY(check_shape(config, tensor, findings));
   SHARDKIT_TRY(check_layers(config, tensors, findings));
   SHARDKIT_TRY(check_experts(config, tensors, findings));
   SHARDKIT_TRY(check_head(config, tensors, findings));

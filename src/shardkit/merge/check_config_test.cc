@@ -12,9 +12,9 @@ namespace shardkit {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::Fails;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::Fails;
 using testing::IsOk;
 
 using Shapes = std::vector<std::pair<std::string, Dims>>;
@@ -138,10 +138,11 @@ TEST(CheckConfig, OfOtherFamiliesLayersThatAreNotThereAreTold) {
   const auto findings = check(R"({"model_type": "new", "num_hidden_layers": 3})",
                               {{"model.layers.0.mixer.weight", {4}}, {"model.layers.2.w", {4}}});
   ASSERT_THAT(findings, IsOk());
-  EXPECT_THAT(findings->warnings,
-              ElementsAre("config.json says 3 layers, but no tensor has the name 'model.layers.1'"));
-  const auto none = check(R"({"model_type": "llama", "num_hidden_layers": 3})",
-                          {{"lm_head.weight", {10, 4}}});
+  EXPECT_THAT(
+      findings->warnings,
+      ElementsAre("config.json says 3 layers, but no tensor has the name 'model.layers.1'"));
+  const auto none =
+      check(R"({"model_type": "llama", "num_hidden_layers": 3})", {{"lm_head.weight", {10, 4}}});
   ASSERT_THAT(none, IsOk());
   EXPECT_THAT(none->warnings, ElementsAre(HasSubstr("a part of a model?")));
 }
@@ -155,10 +156,9 @@ TEST(CheckConfig, ExpertsThatAreNotThereAreRefused) {
   Shapes single;
   for (const int expert : {0, 1, 3})
     single.push_back({layer + "." + std::to_string(expert) + ".up_proj.weight", {3, 4}});
-  EXPECT_THAT(check(config, single),
-              Fails(ErrorCode::kIncomplete,
-                    "a tensor of expert 2 of its layer is not there: tensor "
-                    "'model.layers.0.mlp.experts.2.up_proj.weight'"));
+  EXPECT_THAT(check(config, single), Fails(ErrorCode::kIncomplete,
+                                           "a tensor of expert 2 of its layer is not there: tensor "
+                                           "'model.layers.0.mlp.experts.2.up_proj.weight'"));
   single.push_back({layer + ".2.up_proj.weight", {3, 4}});
   EXPECT_THAT(check(config, single), IsOk());
   single.push_back({layer + ".1.down_proj.weight", {4, 3}});

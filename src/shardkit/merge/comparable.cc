@@ -34,8 +34,9 @@ Result<Comparable> open_checkpoint_to_compare(FileSystem& fs, CheckpointFolder f
                       result.catalog->warnings.end());
   if (source.config) {  // without one compare() knows more
     source.catalog = result.catalog;
-    SHARDKIT_ASSIGN(SavedCatalog saved,
-                    saved_catalog(source, std::vector<bool>(source.catalog->tensors.size(), false)));
+    SHARDKIT_ASSIGN(
+        SavedCatalog saved,
+        saved_catalog(source, std::vector<bool>(source.catalog->tensors.size(), false)));
     result.catalog = std::move(saved.catalog);
     result.notes.insert(result.notes.end(), saved.warnings.begin(), saved.warnings.end());
   }
@@ -49,9 +50,13 @@ Result<Comparable> open_weights(FileSystem& fs, const std::string& path) {
   SHARDKIT_ASSIGN(ModelWeights weights, read_weights(fs, path));
   auto catalog = catalog_of(weights.tensors);
   if (!catalog.ok()) return std::move(catalog).error().in_file(path);
-  return Comparable{path, std::move(weights.kind),
+  return Comparable{path,
+                    std::move(weights.kind),
                     std::make_shared<const Catalog>(*std::move(catalog)),
-                    std::move(weights.config), {}, {}, std::move(weights.notes)};
+                    std::move(weights.config),
+                    {},
+                    {},
+                    std::move(weights.notes)};
 }
 
 /// Whether names and shapes are the same, in whatever order.
@@ -65,8 +70,8 @@ bool hold_the_same(const Catalog& a, const Catalog& b) {
          });
 }
 
-/// The tensors of a side as transformers saves its model: what torch.save made of a state dict, or a
-/// checkpoint without a config, may hold experts and names as they are in memory.
+/// The tensors of a side as transformers saves its model: what torch.save made of a state dict, or
+/// a checkpoint without a config, may hold experts and names as they are in memory.
 std::shared_ptr<const Catalog> as_saved(const Comparable& side, const hf::ModelConfig* config,
                                         std::vector<std::string>& notes) {
   if (config == nullptr) return side.catalog;

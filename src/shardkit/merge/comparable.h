@@ -28,8 +28,8 @@ struct Comparable {
   std::vector<std::string> notes;
 };
 
-/// A folder that discover_checkpoint() knows is a checkpoint; all else is for read_weights(). Of one
-/// with a LoRA adapter the catalog is that of the base model, under clean names.
+/// A folder that discover_checkpoint() knows is a checkpoint; all else is for read_weights(). Of
+/// one with a LoRA adapter the catalog is that of the base model, under clean names.
 ///
 /// @param paths      several: the folders of one checkpoint, as discover_checkpoint() joins them
 /// @param hf_folder  of a checkpoint: as for open_merge_source
@@ -44,7 +44,8 @@ Result<Comparable> open_comparable(FileSystem& fs, std::span<const std::string> 
 /// by its own config or, without one, the other's; a note tells. Where both have a LoRA adapter,
 /// those are compared, too; where one has, a note tells that it was left aside.
 ///
-/// @param dtype  to what both are cast first, but for the scales of 8-bit floats, which a merge keeps
+/// @param dtype  to what both are cast first, but for the scales of 8-bit floats, which a merge
+/// keeps
 ///               as stored; kAuto: what the first config of the two says
 /// @error as hf::resolve, compare_catalogs
 Result<Comparison> compare(FileSystem& fs, const Comparable& first, const Comparable& second,

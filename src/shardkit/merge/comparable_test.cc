@@ -29,8 +29,8 @@ Comparable side(Items items) {
 
 std::vector<DifferenceKind> differences(const Comparable& first, const Comparable& second) {
   const auto comparison =
-      compare(posix_file_system(), first, second,
-              {hf::DTypeChoice::Kind::kCast, DType::kBFloat16}, ComparisonOptions());
+      compare(posix_file_system(), first, second, {hf::DTypeChoice::Kind::kCast, DType::kBFloat16},
+              ComparisonOptions());
   EXPECT_THAT(comparison, IsOk());
   std::vector<DifferenceKind> kinds;
   for (const TensorDifference& difference : comparison->differences)

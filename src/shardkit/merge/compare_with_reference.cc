@@ -30,8 +30,7 @@ std::string describe(const TensorDifference& difference) {
 
 }  // namespace
 
-Result<std::vector<Difference>> compare_with_reference(FileSystem& fs,
-                                                       const MergeSource& source,
+Result<std::vector<Difference>> compare_with_reference(FileSystem& fs, const MergeSource& source,
                                                        const OutputDecision& decision,
                                                        const Dict& reference,
                                                        const TransferOptions& options) {

@@ -25,8 +25,7 @@ namespace shardkit {
 /// @error kCorrupt         a view of the reference leaves its storage
 /// @error as Plan::make and transfer: what a merge refuses while it streams is refused here
 /// Reads both sides once. Memory: the budget, which must be kLeastComparisonBudget or more.
-Result<std::vector<Difference>> compare_with_reference(FileSystem& fs,
-                                                       const MergeSource& source,
+Result<std::vector<Difference>> compare_with_reference(FileSystem& fs, const MergeSource& source,
                                                        const OutputDecision& decision,
                                                        const Dict& reference,
                                                        const TransferOptions& options);

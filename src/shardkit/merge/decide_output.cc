@@ -31,7 +31,8 @@ void decide_tie(const Catalog& catalog, const Tie& tie, bool keep_tied, Decided&
   if (tie.state == TieState::kDifferent) {
     decided.warnings.push_back(fmt::format(
         "config.json ties '{}' to '{}', but they differ: both are kept; a loader that ties them "
-        "will lose one", alias, canonical));
+        "will lose one",
+        alias, canonical));
   } else if (keep_tied) {
     decided.notes.push_back(fmt::format("'{}' equals '{}' and is kept", alias, canonical));
   } else {
@@ -77,7 +78,8 @@ Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
   } else if (const std::size_t guessed = count_guessed(catalog); guessed > 0) {
     decided.notes.push_back(
         fmt::format("{} plain tensors are taken for chunks; a merge refuses ranks that are all "
-                    "equal", guessed));
+                    "equal",
+                    guessed));
   }
   MergeSource model = source;
   model.catalog = lora.model;

@@ -36,12 +36,12 @@ enum class TensorBytes {
 };
 
 struct OutputDecision {
-  OutputPlan output;                      ///< its catalog holds model and adapter
-  std::shared_ptr<const Catalog> held;    ///< the checkpoint's catalog that was decided about
-  std::shared_ptr<const Catalog> model;   ///< the model's tensors as they are saved
-  std::string adapter_config;             ///< text of kAdapterConfigName; empty: no such file
-  std::optional<LoraSummary> lora;        ///< none: no adapter in the checkpoint
-  OutputChoices choices;                  ///< with the dtype resolved: never kAuto
+  OutputPlan output;                     ///< its catalog holds model and adapter
+  std::shared_ptr<const Catalog> held;   ///< the checkpoint's catalog that was decided about
+  std::shared_ptr<const Catalog> model;  ///< the model's tensors as they are saved
+  std::string adapter_config;            ///< text of kAdapterConfigName; empty: no such file
+  std::optional<LoraSummary> lora;       ///< none: no adapter in the checkpoint
+  OutputChoices choices;                 ///< with the dtype resolved: never kAuto
   TensorBytes bytes = TensorBytes::kRead;
   std::vector<std::string> dropped_ties;  ///< aliases left out
   std::vector<std::string> notes;
@@ -52,7 +52,8 @@ struct OutputDecision {
 };
 
 /// Decides and proves it.
-/// @error as take_lora_apart, check_concatenated, check_names, check_config, settle_ties, hf::resolve,
+/// @error as take_lora_apart, check_concatenated, check_names, check_config, settle_ties,
+/// hf::resolve,
 ///        saved_catalog and plan_output
 Result<OutputDecision> decide_output(FileSystem& fs, const MergeSource& source,
                                      OutputChoices choices, TensorBytes bytes);

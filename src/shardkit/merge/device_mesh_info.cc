@@ -67,11 +67,10 @@ std::string to_string(const DeviceMeshInfo& info) {
   for (const Placement& placement : info.placements)
     placements += (placements.empty() ? "" : ", ") + to_string(placement);
   const ShardConfiguration configuration = calculate_shard_configuration(info);
-  std::string text =
-      fmt::format("{} {} as [{}] on {}: {} {}", info.tensors.size(),
-                  info.tensors.size() == 1 ? "tensor" : "tensors", placements,
-                  to_string(*info.mesh), configuration.total_shards,
-                  configuration.total_shards == 1 ? "shard" : "shards");
+  std::string text = fmt::format("{} {} as [{}] on {}: {} {}", info.tensors.size(),
+                                 info.tensors.size() == 1 ? "tensor" : "tensors", placements,
+                                 to_string(*info.mesh), configuration.total_shards,
+                                 configuration.total_shards == 1 ? "shard" : "shards");
   if (configuration.replicas > 1) text += fmt::format(", {} replicas", configuration.replicas);
   if (configuration.addends > 1) text += fmt::format(", {} addends", configuration.addends);
   return text;

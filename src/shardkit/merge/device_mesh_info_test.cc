@@ -75,9 +75,10 @@ TEST(CalculateShardConfiguration, CountsShardsReplicasAndAddends) {
   }
   EXPECT_EQ(most_shards, 4);
 
-  const auto mesh = testing::make_sharding({2, 3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
-                                                       14, 15, 16, 17, 18, 19, 20, 21, 22, 23},
-                                           {Replicate{}, Partial{}, StridedShard{0, 2}}, {8});
+  const auto mesh = testing::make_sharding(
+      {2, 3, 4},
+      {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23},
+      {Replicate{}, Partial{}, StridedShard{0, 2}}, {8});
   const DeviceMeshInfo info{mesh->mesh, mesh->placements, {"w"}};
   const ShardConfiguration configuration = calculate_shard_configuration(info);
   EXPECT_EQ(configuration.total_shards, 4);

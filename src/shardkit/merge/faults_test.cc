@@ -52,9 +52,9 @@ std::string name_of(Way way) {
 bool overwrites(Way way) { return way != Way::kRename && way != Way::kMountEmpty; }
 bool is_by_files(Way way) { return way != Way::kRename && way != Way::kExchange; }
 
-constexpr CallKind kKinds[] = {CallKind::kOpen,   CallKind::kRead,  CallKind::kWrite,
-                               CallKind::kFsync,  CallKind::kRename, CallKind::kClose,
-                               CallKind::kMkdir,  CallKind::kUnlink, CallKind::kReserve};
+constexpr CallKind kKinds[] = {CallKind::kOpen,  CallKind::kRead,   CallKind::kWrite,
+                               CallKind::kFsync, CallKind::kRename, CallKind::kClose,
+                               CallKind::kMkdir, CallKind::kUnlink, CallKind::kReserve};
 const Fault kFail{CallKind::kNone, 0, FaultAction::kFail, EIO};
 const Fault kFull{CallKind::kNone, 0, FaultAction::kFail, ENOSPC};
 const Fault kShort{CallKind::kNone, 0, FaultAction::kShort, 0};
@@ -197,8 +197,8 @@ class FaultsTest : public ::testing::Test {
   }
 
   void expect_no_leftover() const {
-    for (const char* name : {".out.shardkit-stage", ".out.shardkit-lock", "out/.shardkit-stage",
-                             "out/.shardkit-lock"})
+    for (const char* name :
+         {".out.shardkit-stage", ".out.shardkit-lock", "out/.shardkit-stage", "out/.shardkit-lock"})
       EXPECT_FALSE(std::filesystem::exists(dir_ / name)) << name;
   }
 
@@ -208,8 +208,8 @@ class FaultsTest : public ::testing::Test {
     const Content found = content_of(dir_ / "out");
     EXPECT_TRUE(inputs() == inputs_) << "an input changed";
     if (found == new_ || found == other_new_ || found == old_) return;
-    const bool loadable = found.contains("model.safetensors") ||
-                          found.contains("model.safetensors.index.json");
+    const bool loadable =
+        found.contains("model.safetensors") || found.contains("model.safetensors.index.json");
     EXPECT_TRUE(is_by_files(way)) << "neither old nor new: " << names_in(found);
     EXPECT_FALSE(loadable) << "a mixture that loads: " << names_in(found);
   }
@@ -407,8 +407,7 @@ TEST_F(ResumeTest, AKillDuringTheResumeLosesNothing) {
   ASSERT_TRUE(merge_until_killed({CallKind::kWrite, write_of_block(3)}, Way::kRename, options_));
   // The second run writes the lock's line, but no identity; then block 3 and its record.
   constexpr int kWriteOfBlock4 = 1 + kSecondParts + 1 + 1;
-  ASSERT_TRUE(
-      merge_until_killed({CallKind::kWrite, kWriteOfBlock4}, Way::kRename, options_));
+  ASSERT_TRUE(merge_until_killed({CallKind::kWrite, kWriteOfBlock4}, Way::kRename, options_));
   expect_kept(4);
 }
 

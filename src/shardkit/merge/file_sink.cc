@@ -10,13 +10,9 @@
 
 namespace shardkit {
 
-FileSink::FileSink(FileSystem& fs, std::string folder, Durability durability,
-                   BlockRecords& records, const Plan& plan, const BlockRange& blocks)
-    : fs_(fs),
-      folder_(std::move(folder)),
-      durability_(durability),
-      records_(records),
-      plan_(plan) {
+FileSink::FileSink(FileSystem& fs, std::string folder, Durability durability, BlockRecords& records,
+                   const Plan& plan, const BlockRange& blocks)
+    : fs_(fs), folder_(std::move(folder)), durability_(durability), records_(records), plan_(plan) {
   const OutputBlocks all(plan.files());
   for (std::size_t file = 0; file < plan.files().size(); ++file) {
     const BlockRange whole = all.of_file(file, {});
@@ -25,8 +21,8 @@ FileSink::FileSink(FileSystem& fs, std::string folder, Durability durability,
     hashes_.emplace_back(whole.end - whole.begin, 0);
     for (const PlannedTensor& step : plan.files()[file].tensors) {
       const CatalogTensor& tensor = plan.catalog().tensors[step.tensor];
-      may_overflow_ |= may_overflow_float16(
-          tensor.fold ? fold_dtype(tensor.dtype) : tensor.dtype, step.dtype);
+      may_overflow_ |=
+          may_overflow_float16(tensor.fold ? fold_dtype(tensor.dtype) : tensor.dtype, step.dtype);
     }
   }
 }

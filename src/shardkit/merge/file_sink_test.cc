@@ -57,7 +57,8 @@ TEST(FileSink, BlocksWithInfiniteValuesAreMadeAgainSoThatAllAreCounted) {
   const Plan plan =
       Plan::make(std::make_shared<const Catalog>(std::move(catalog)),
                  {{"model.safetensors", "", {{0, DType::kFloat16, 0}}, 3 * kBlockBytes}},
-                 ReplicaPolicy::kCompare).value();
+                 ReplicaPolicy::kCompare)
+          .value();
   const testing::TempDir dir;
   const pid_t child = ::fork();
   if (child == 0) write_blocks(plan, dir / "out", true);

@@ -71,8 +71,8 @@ Status check_inputs_unchanged(FileSystem& fs, const MergeSource& source) {
   for (const SourceFile& file : source.catalog->files)
     SHARDKIT_TRY(check_unchanged(fs, file.path, file.bytes, file.modified_ns));
   for (const hf::SidecarFile& file : source.sidecars)
-    SHARDKIT_TRY(check_unchanged(fs, join_path(*source.hf_folder, file.path), file.bytes,
-                                 file.modified_ns));
+    SHARDKIT_TRY(
+        check_unchanged(fs, join_path(*source.hf_folder, file.path), file.bytes, file.modified_ns));
   return {};
 }
 
@@ -166,9 +166,8 @@ Result<const CheckpointFolder*> FSDPModelMerger::find_checkpoint() {
 Result<const MergeSource*> FSDPModelMerger::open_source() {
   if (!source_) {
     SHARDKIT_ASSIGN(const CheckpointFolder* checkpoint, find_checkpoint());
-    SHARDKIT_ASSIGN(source_,
-                    open_merge_source(fs_, *checkpoint, options_.hf_folder, options_.plain,
-                                      options_.base_model_dir));
+    SHARDKIT_ASSIGN(source_, open_merge_source(fs_, *checkpoint, options_.hf_folder, options_.plain,
+                                               options_.base_model_dir));
   }
   return &*source_;
 }
@@ -245,9 +244,9 @@ Result<std::optional<BaseModelComparison>> FSDPModelMerger::check_base_model() {
   SHARDKIT_ASSIGN(BaseModelComparison comparison,
                   compare_with_base_model(fs_, model, options_.base_model_dir));
   if (options_.strict_names && !comparison.agrees())
-    return Error(ErrorCode::kIncomplete,
-                 "the checkpoint's tensors are not those of the base model: " +
-                     describe(comparison))
+    return Error(
+               ErrorCode::kIncomplete,
+               "the checkpoint's tensors are not those of the base model: " + describe(comparison))
         .in_file(source->checkpoint.path);
   return std::optional(std::move(comparison));
 }
@@ -273,9 +272,9 @@ Result<MergeReport> FSDPModelMerger::merge_and_save() {
 Result<MergeReport> FSDPModelMerger::save_hf_model_and_tokenizer(const OutputDecision& decision) {
   SHARDKIT_ASSIGN(StagedMerge staged, stage_output(decision));
   if (!staged.is_written) {
-    SHARDKIT_ASSIGN(std::vector<ManifestFile> files,
-                    write_weights(fs_, options_, decision.output.plan, staged.stage,
-                                  staged.report));
+    SHARDKIT_ASSIGN(
+        std::vector<ManifestFile> files,
+        write_weights(fs_, options_, decision.output.plan, staged.stage, staged.report));
     SHARDKIT_TRY(write_others(decision, staged, std::move(files)));
     SHARDKIT_TRY(check_inputs());
   }
@@ -286,14 +285,13 @@ Result<MergeReport> FSDPModelMerger::save_hf_model_and_tokenizer(const OutputDec
 Result<StagedMerge> FSDPModelMerger::stage_output(const OutputDecision& decision) {
   SHARDKIT_ASSIGN(const MergeSource* opened, open_source());
   const MergeSource& source = *opened;
-  if (decision.bytes != TensorBytes::kRead ||
-      decision.held != source.catalog)
+  if (decision.bytes != TensorBytes::kRead || decision.held != source.catalog)
     return Error(ErrorCode::kInvalidArgument, "the decision is not of decide() of this merger");
   SHARDKIT_TRY(check_target_is_no_input(options_, source));
   SHARDKIT_ASSIGN(auto base_model, check_base_model());
-  SHARDKIT_ASSIGN(StagedFolder stage,
-                  StagedFolder::create(fs_, options_.target_dir,
-                                       stage_options(options_, source, decision)));
+  SHARDKIT_ASSIGN(
+      StagedFolder stage,
+      StagedFolder::create(fs_, options_.target_dir, stage_options(options_, source, decision)));
   MergeReport report = make_merge_report(source, decision);
   report.target = stage.target();
   if (base_model) tell_base_model(*std::move(base_model), report);

@@ -41,8 +41,7 @@ struct StagedMerge {
 class FSDPModelMerger {
  public:
   /// @param fs  outlives this
-  FSDPModelMerger(FileSystem& fs, MergeOptions options)
-      : fs_(fs), options_(std::move(options)) {}
+  FSDPModelMerger(FileSystem& fs, MergeOptions options) : fs_(fs), options_(std::move(options)) {}
 
   /// How many ranks saved the checkpoint. @error as discover_checkpoint
   Result<std::int64_t> get_world_size();
@@ -58,10 +57,10 @@ class FSDPModelMerger {
   /// @error as get_world_size, open_merge_source
   Result<std::shared_ptr<const Catalog>> load_and_merge_state_dicts();
 
-  /// One tensor of the model, whole, contiguous and in memory, in the dtype that the merge gives it:
-  /// joined by its placements on any mesh, replicas compared, addends reduced, an adapter folded in
-  /// where options say so, whatever a merge refuses refused. A tied alias that a merge leaves out
-  /// can be had.
+  /// One tensor of the model, whole, contiguous and in memory, in the dtype that the merge gives
+  /// it: joined by its placements on any mesh, replicas compared, addends reduced, an adapter
+  /// folded in where options say so, whatever a merge refuses refused. A tied alias that a merge
+  /// leaves out can be had.
   /// @error kNotFound no such tensor; as load_and_merge_state_dicts, take_lora_apart,
   ///        check_concatenated, merge_to_memory
   Result<Tensor> merge_by_placement(std::string_view name);
@@ -96,9 +95,9 @@ class FSDPModelMerger {
   ///        and transfer
   Result<MergeReport> save_hf_model_and_tokenizer(const OutputDecision& decision);
 
-  /// What merge_and_save() returned when it made the target, if that is still whole; nothing, if the
-  /// target is absent, damaged, or of other inputs or choices. For whoever goes on with a result
-  /// after a failure. Reads the target's weights, where its manifest is that of this merge.
+  /// What merge_and_save() returned when it made the target, if that is still whole; nothing, if
+  /// the target is absent, damaged, or of other inputs or choices. For whoever goes on with a
+  /// result after a failure. Reads the target's weights, where its manifest is that of this merge.
   /// @error as decide, verify_folder
   Result<std::optional<MergeReport>> find_merged();
 

@@ -21,10 +21,10 @@ namespace shardkit {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::Pair;
 using testing::Fails;
+using ::testing::IsEmpty;
 using testing::IsOk;
+using ::testing::Pair;
 
 std::string fixture(const std::string& name) {
   return testing::source_path("tests/fixtures/" + name);
@@ -202,9 +202,11 @@ TEST(ValidateStateDict, NamesEveryTensorThatDiffers) {
   FSDPModelMerger merger(posix_file_system(), keep(name));
   Dict reference = expected_of(name);
   const auto entry = [&reference](std::string_view key) -> Value& {
-    return std::find_if(reference.items.begin(), reference.items.end(), [key](const auto& item) {
-             return *item.first.template get_if<std::string>() == key;
-           })->second;
+    return std::find_if(reference.items.begin(), reference.items.end(),
+                        [key](const auto& item) {
+                          return *item.first.template get_if<std::string>() == key;
+                        })
+        ->second;
   };
   // One element of another value, transposed memory of the same values, another shape and dtype.
   std::string bytes = bytes_of(*entry("model.embed_tokens.weight").get_if<Tensor>());
@@ -347,9 +349,7 @@ TEST(FindMerged, IsTheSameMergeIfItIsWhole) {
   FileSystem& fs = posix_file_system();
   MergeOptions options = keep("torch-2.13.0/fsdp2_fp32_w4");
   options.target_dir = dir / "out";
-  const auto find = [&] {
-    return FSDPModelMerger(fs, options).find_merged().value();
-  };
+  const auto find = [&] { return FSDPModelMerger(fs, options).find_merged().value(); };
   EXPECT_FALSE(find());
   const MergeReport made = FSDPModelMerger(fs, options).merge_and_save().value();
   const auto found = find();
@@ -388,15 +388,15 @@ TEST(FindMerged, OtherFoldsAndOrdersOfRowsAreOtherMerges) {
   };
   const Tensor matrix = testing::float_tensor({4, 1}, {1, 2, 3, 4});
   testing::write_ranks(
-      dir / "ckpt",
-      {testing::make_dict(
-          {{"base_model.model.q.base_layer.weight", matrix},
-           {"base_model.model.q.lora_A.default.weight", testing::float_tensor({1, 1}, {1})},
-           {"base_model.model.q.lora_B.default.weight", matrix}})});
+      dir / "ckpt", {testing::make_dict({{"base_model.model.q.base_layer.weight", matrix},
+                                         {"base_model.model.q.lora_A.default.weight",
+                                          testing::float_tensor({1, 1}, {1})},
+                                         {"base_model.model.q.lora_B.default.weight", matrix}})});
   const auto write_adapter = [&](const std::string& alpha) {
     testing::write_file(dir / "ckpt/lora_adapter/adapter_config.json",
                         R"({"peft_type": "LORA", "r": 1, "target_modules": ["q"],
-                            "lora_alpha": 1, "alpha_pattern": {"q": )" + alpha + "}}");
+                            "lora_alpha": 1, "alpha_pattern": {"q": )" +
+                            alpha + "}}");
   };
   write_adapter("2");
   merge();
@@ -407,10 +407,9 @@ TEST(FindMerged, OtherFoldsAndOrdersOfRowsAreOtherMerges) {
   options.lora = {};
   std::filesystem::remove_all(dir / "ckpt");
   const std::string attention = "self_attn.";
-  testing::write_ranks(dir / "ckpt",
-                       {testing::make_dict({{attention + "q_proj.weight", matrix},
-                                            {attention + "k_proj.weight", matrix},
-                                            {attention + "v_proj.weight", matrix}})});
+  testing::write_ranks(dir / "ckpt", {testing::make_dict({{attention + "q_proj.weight", matrix},
+                                                          {attention + "k_proj.weight", matrix},
+                                                          {attention + "v_proj.weight", matrix}})});
   const auto write_config = [&](const std::string& heads) {
     const std::string path = dir / "ckpt/huggingface/config.json";
     testing::write_file(

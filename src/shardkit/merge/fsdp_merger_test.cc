@@ -31,9 +31,7 @@ class MergeTest : public ::testing::Test {
     options_.dtype.kind = hf::DTypeChoice::Kind::kKeep;
   }
 
-  void write_ranks(const std::vector<Value>& ranks) {
-    testing::write_ranks(dir_ / "ckpt", ranks);
-  }
+  void write_ranks(const std::vector<Value>& ranks) { testing::write_ranks(dir_ / "ckpt", ranks); }
 
   void write_config(const std::string& text) {
     testing::write_file(dir_ / "ckpt/huggingface/config.json", text);
@@ -53,7 +51,8 @@ class MergeTest : public ::testing::Test {
       const Tensor& tensor = *value.get_if<Tensor>();
       std::vector<float> values(static_cast<std::size_t>(tensor.numel()));
       if (!values.empty())  // memcpy takes no null
-        std::memcpy(values.data(), bytes.data() + tensor.storage->file()->offset, values.size() * 4);
+        std::memcpy(values.data(), bytes.data() + tensor.storage->file()->offset,
+                    values.size() * 4);
       tensors[*key.get_if<std::string>()] = values;
     }
     return tensors;
@@ -100,7 +99,8 @@ TEST_F(MergeTest, ADifferentReplicaIsRefusedAndLeavesNothing) {
   const auto replicated = make_sharding({2}, {0, 1}, {Replicate{}}, {2});
   write_ranks({make_dict({{"w", DTensor{float_tensor({2}, {1, 2}), replicated}}}),
                make_dict({{"w", DTensor{float_tensor({2}, {1, 3}), replicated}}})});
-  EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete, "ranks 0 and 1 hold different copies, first at element [1]"));
+  EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete,
+                             "ranks 0 and 1 hold different copies, first at element [1]"));
   expect_no_output();
   options_.replicas = ReplicaPolicy::kFirst;
   ASSERT_THAT(merge(), IsOk());
@@ -193,15 +193,18 @@ TEST_F(MergeTest, PlainTensorsThatJoinToAnotherShapeThanTheConfigImpliesAreRefus
   write_ranks({make_dict({{"model.norm.weight", float_tensor({2}, {1, 2})}}),
                make_dict({{"model.norm.weight", float_tensor({2}, {3, 4})}})});
   write_config(R"({"model_type": "llama", "hidden_size": 2})");
-  EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete, "tensor 'model.norm.weight', expected [2], found [4]"));
+  EXPECT_THAT(merge(),
+              Fails(ErrorCode::kIncomplete, "tensor 'model.norm.weight', expected [2], found [4]"));
   write_config(R"({"model_type": "llama", "hidden_size": 4})");
   ASSERT_THAT(merge(), IsOk());
 }
 
 TEST_F(MergeTest, TheConfigGetsTheDtypeOfMostBytesAndNothingElse) {
-  write_ranks({make_dict({{"a", float_tensor({1}, {1})},
-                          {"b", testing::make_tensor<std::uint16_t>(DType::kFloat16, {3}, {1, 2, 3})},
-                          {"c", testing::make_tensor<std::int64_t>(DType::kInt64, {9}, std::vector<std::int64_t>(9))}})});
+  write_ranks(
+      {make_dict({{"a", float_tensor({1}, {1})},
+                  {"b", testing::make_tensor<std::uint16_t>(DType::kFloat16, {3}, {1, 2, 3})},
+                  {"c", testing::make_tensor<std::int64_t>(DType::kInt64, {9},
+                                                           std::vector<std::int64_t>(9))}})});
   write_config("{\n  \"torch_dtype\" :  \"bfloat16\",\"x\":1e3 }\n");
   ASSERT_THAT(merge(), IsOk());
   EXPECT_EQ(testing::read_file(dir_ / "out/config.json"),
@@ -237,7 +240,8 @@ TEST_F(MergeTest, TensorsOnTheMetaDeviceAreRefused) {
 }
 
 TEST_F(MergeTest, ADtypeThatSafetensorsCannotHoldIsRefusedByName) {
-  write_ranks({make_dict({{"w", testing::make_tensor<std::int64_t>(DType::kComplex128, {1}, {1, 2})}})});
+  write_ranks(
+      {make_dict({{"w", testing::make_tensor<std::int64_t>(DType::kComplex128, {1}, {1, 2})}})});
   EXPECT_THAT(merge(), Fails(ErrorCode::kUnsupported, "tensor 'w'"));
   expect_no_output();
 }
@@ -263,7 +267,8 @@ TEST_F(MergeTest, ATensorThatACastMakesTooLargeIsRefused) {
 
 TEST_F(MergeTest, TensorsWithoutElementsAreWritten) {
   const auto rows = make_sharding({2}, {0, 1}, {Shard{0}}, {0, 3});
-  const Value file = make_dict({{"e", DTensor{float_tensor({0, 3}, {}), rows}}, {"b", float_tensor({0}, {})}});
+  const Value file =
+      make_dict({{"e", DTensor{float_tensor({0, 3}, {}), rows}}, {"b", float_tensor({0}, {})}});
   write_ranks({file, file});
   ASSERT_THAT(merge(), IsOk());
   EXPECT_EQ(merged().size(), 2u);

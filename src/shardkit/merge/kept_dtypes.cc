@@ -67,9 +67,11 @@ void decide_kept_dtypes(const MergeSource& source, const SavedCatalog& saved,
   if (float8 > 0 && !source.config->quantized)
     warnings.push_back(fmt::format(
         "{} tensors are 8-bit floats, but config.json has no quantization_config: a loader takes "
-        "them for the weights themselves, without their scales", float8));
+        "them for the weights themselves, without their scales",
+        float8));
   if (!source.config->quantized) return;
-  const auto quantized = std::count_if(catalog.tensors.begin(), catalog.tensors.end(), is_quantized);
+  const auto quantized =
+      std::count_if(catalog.tensors.begin(), catalog.tensors.end(), is_quantized);
   if (quantized == 0)
     warnings.emplace_back(
         "config.json has a quantization_config, but no tensor is quantized: a loader looks for "
@@ -81,7 +83,8 @@ void decide_kept_dtypes(const MergeSource& source, const SavedCatalog& saved,
   if (quantized > 0 && float8 == 0 && cast > 0)
     warnings.push_back(fmt::format(
         "{} tensors are cast beside quantized weights: where scales are among them, the weights "
-        "become others; --dtype keep or --keep-dtype leaves them as stored", cast));
+        "become others; --dtype keep or --keep-dtype leaves them as stored",
+        cast));
 }
 
 }  // namespace shardkit

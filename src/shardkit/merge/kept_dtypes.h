@@ -18,8 +18,9 @@ namespace shardkit {
 /// @return the 8-bit floats
 std::size_t keep_float8_scales(const Catalog& catalog, hf::DTypeChoice& choice);
 
-/// Does so, and tells how many tensors each pattern of the user keeps, patterns that no name fits, a
-/// quantization_config that does not go with the weights, and casts that may be of integers' scales.
+/// Does so, and tells how many tensors each pattern of the user keeps, patterns that no name fits,
+/// a quantization_config that does not go with the weights, and casts that may be of integers'
+/// scales.
 ///
 /// @param adapter  what is written of one beside the model
 /// @param choice   not kAuto

@@ -77,8 +77,7 @@ TEST(KeptDTypes, ScalesOfScalesAreKept) {
                             {"q.input_global_scale", DType::kFloat32},
                             {"v.weight_scale_2", DType::kFloat32}},
                            {}, kConfig);
-  for (const char* name :
-       {"q.weight_global_scale", "q.input_global_scale", "v.weight_scale_2"})
+  for (const char* name : {"q.weight_global_scale", "q.input_global_scale", "v.weight_scale_2"})
     EXPECT_EQ(hf::output_dtype({hf::DTypeChoice::Kind::kCast, DType::kBFloat16, told.keep}, name,
                                DType::kFloat32),
               DType::kFloat32);
@@ -86,15 +85,17 @@ TEST(KeptDTypes, ScalesOfScalesAreKept) {
 }
 
 TEST(KeptDTypes, CastsBesideIntegersThatNeedScalesAreTold) {
-  EXPECT_THAT(decide({{"q.weight", DType::kUInt8}, {"q.weight.absmax", DType::kFloat32}}, {},
-                     kConfig).warnings,
-              ElementsAre(HasSubstr("1 tensors are cast beside quantized weights")));
+  EXPECT_THAT(
+      decide({{"q.weight", DType::kUInt8}, {"q.weight.absmax", DType::kFloat32}}, {}, kConfig)
+          .warnings,
+      ElementsAre(HasSubstr("1 tensors are cast beside quantized weights")));
   EXPECT_THAT(decide({{"q.weight", DType::kUInt8}, {"q.weight.absmax", DType::kFloat32}},
-                     {"*.absmax"}, kConfig).warnings,
-              IsEmpty());
-  EXPECT_THAT(decide({{"q.qweight", DType::kInt32}, {"q.scales", DType::kBFloat16}}, {}, kConfig)
+                     {"*.absmax"}, kConfig)
                   .warnings,
               IsEmpty());
+  EXPECT_THAT(
+      decide({{"q.qweight", DType::kInt32}, {"q.scales", DType::kBFloat16}}, {}, kConfig).warnings,
+      IsEmpty());
 }
 
 TEST(KeptDTypes, PackedWeightsMayLookLikeFloats) {
@@ -102,11 +103,13 @@ TEST(KeptDTypes, PackedWeightsMayLookLikeFloats) {
   EXPECT_THAT(decide({{"q.weight", DType::kBFloat16},
                       {"q.weight.quant_state.bitsandbytes__nf4", DType::kUInt8},
                       {"q.weight.absmax", DType::kFloat32}},
-                     {"*.absmax"}, kConfig).warnings,
+                     {"*.absmax"}, kConfig)
+                  .warnings,
               IsEmpty());
   EXPECT_THAT(decide({{"q.weight", DType::kFloat16},
                       {"q.weight.quant_state.bitsandbytes__nf4", DType::kUInt8}},
-                     {}, kConfig).warnings,
+                     {}, kConfig)
+                  .warnings,
               ElementsAre(HasSubstr("1 tensors are cast beside quantized weights")));
 }
 

@@ -81,14 +81,14 @@ Result<LoraModule> pair_up(const Catalog& catalog, const Parts& parts) {
   };
   LoraModule module;
   module.name = parts.name;
-  module.embedding =
-      index(hf::LoraRole::kEmbeddingA) || index(hf::LoraRole::kEmbeddingB);
+  module.embedding = index(hf::LoraRole::kEmbeddingA) || index(hf::LoraRole::kEmbeddingB);
   const auto a = index(module.embedding ? hf::LoraRole::kEmbeddingA : hf::LoraRole::kA);
   const auto b = index(module.embedding ? hf::LoraRole::kEmbeddingB : hf::LoraRole::kB);
   if (!a || !b) return no_pair(parts, "a module has only one of lora_A and lora_B");
   if (module.embedding && (index(hf::LoraRole::kA) || index(hf::LoraRole::kB)))
-    return no_pair(parts, "a module has lora_embedding_A and lora_embedding_B beside lora_A or "
-                             "lora_B");
+    return no_pair(parts,
+                   "a module has lora_embedding_A and lora_embedding_B beside lora_A or "
+                   "lora_B");
   module.a = *a;
   module.b = *b;
   module.bias = index(hf::LoraRole::kBias);
@@ -224,13 +224,13 @@ Status read_settings_file(FileSystem& fs, const std::string& path,
 
 Status read_settings(FileSystem& fs, const MergeSource& source, LoraAdapter& adapter) {
   for (const std::string& folder : config_folders(source, adapter))
-    SHARDKIT_TRY(read_settings_file(fs, join_path(folder, kConfigName), hf::parse_adapter_config,
-                                    adapter));
+    SHARDKIT_TRY(
+        read_settings_file(fs, join_path(folder, kConfigName), hf::parse_adapter_config, adapter));
   const bool is_default = adapter.name.empty() || adapter.name == kDefaultAdapter;
   if (!is_default && !adapter.others.empty()) return {};
   for (const std::string& folder : shard_folders(source))
-    SHARDKIT_TRY(read_settings_file(fs, join_path(folder, kMetaName), hf::parse_lora_train_meta,
-                                    adapter));
+    SHARDKIT_TRY(
+        read_settings_file(fs, join_path(folder, kMetaName), hf::parse_lora_train_meta, adapter));
   return {};
 }
 
@@ -246,7 +246,8 @@ Status check_settings(const LoraAdapter& adapter) {
           .expected(std::to_string(*rank))
           .found(std::to_string(module.rank));
     if (settings.text && settings.dora != module.magnitude.has_value())
-      return Error(ErrorCode::kIncomplete, "use_dora in adapter_config.json contradicts the tensors")
+      return Error(ErrorCode::kIncomplete,
+                   "use_dora in adapter_config.json contradicts the tensors")
           .of_tensor(module.name)
           .expected(settings.dora ? "a lora_magnitude_vector" : "no lora_magnitude_vector");
   }

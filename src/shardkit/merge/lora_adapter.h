@@ -54,23 +54,24 @@ struct LoraModule {
 
 /// One adapter of a checkpoint.
 struct LoraAdapter {
-  std::string name;                      ///< empty where names have none
-  std::vector<LoraModule> modules;       ///< in the order of the state dict
-  std::vector<std::size_t> copies;       ///< trained copies of modules_to_save
-  std::vector<std::string> copied;       ///< the modules that they are of
-  std::vector<std::string> others;       ///< names of the adapters that are left aside
+  std::string name;                 ///< empty where names have none
+  std::vector<LoraModule> modules;  ///< in the order of the state dict
+  std::vector<std::size_t> copies;  ///< trained copies of modules_to_save
+  std::vector<std::string> copied;  ///< the modules that they are of
+  std::vector<std::string> others;  ///< names of the adapters that are left aside
   hf::LoraSettings settings;
 };
 
-/// The adapter that is chosen, with what adapter_config.json (in lora_adapter/, beside the shards or
-/// in huggingface/; of a named adapter in a folder of its name there) and lora_train_meta.json say.
-/// Nothing where no tensor has a LoRA name.
+/// The adapter that is chosen, with what adapter_config.json (in lora_adapter/, beside the shards
+/// or in huggingface/; of a named adapter in a folder of its name there) and lora_train_meta.json
+/// say. Nothing where no tensor has a LoRA name.
 ///
 /// @param names  of Catalog::tensors, taken apart
 /// @error kInvalidArgument several adapters and no choice, or a choice or alpha without any adapter
 /// @error kNotFound        no adapter of the chosen name; all are listed
 /// @error kIncomplete      half of a pair is missing, shapes that are no pair, ranks that are not
-///                         those of the files, or files (or --lora-alpha) that contradict each other
+///                         those of the files, or files (or --lora-alpha) that contradict each
+///                         other
 /// @error kUnsupported     a tensor of an adapter of unknown form, or of another kind than LoRA
 /// @error as find_parameters, read_whole_file, parse_adapter_config, parse_lora_train_meta
 Result<std::optional<LoraAdapter>> find_lora_adapter(FileSystem& fs, const MergeSource& source,

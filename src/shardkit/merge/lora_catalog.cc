@@ -68,8 +68,8 @@ Result<Catalog> model_catalog(const MergeSource& source, const Names& names,
     if (!is_new)
       return Error(ErrorCode::kCorrupt, "two tensors get one name without PEFT's parts")
           .of_tensor(names[i].model_name)
-          .found(fmt::format("'{}' and '{}'", held.tensors[first->second].name,
-                             held.tensors[i].name));
+          .found(
+              fmt::format("'{}' and '{}'", held.tensors[first->second].name, held.tensors[i].name));
     place[i] = model.tensors.size();
     model.tensors.push_back(renamed(held.tensors[i], names[i].model_name));
   }
@@ -159,8 +159,7 @@ Result<std::vector<std::string>> find_modules_not_in_base(const MergeSource& sou
   for (const LoraModule& module : adapter.modules) {
     const std::string inside = module.name + ".";
     const auto first = by_name.lower_bound(inside);
-    if (first == by_name.end() || !first->first.starts_with(inside))
-      missing.push_back(module.name);
+    if (first == by_name.end() || !first->first.starts_with(inside)) missing.push_back(module.name);
     const auto weight = by_name.find(inside + "weight");  // none of fused experts
     if (weight == by_name.end()) continue;
     const Dims& shape = weight->second->shape;
@@ -242,8 +241,8 @@ std::vector<std::string> parameter_names(const std::vector<std::string>& paramet
   for (const std::string& parameter : parameters) {
     const std::size_t module_end = parameter.rfind('.');
     std::string name = parameter.substr(parameter.rfind('.', module_end - 1) + 1);
-    const bool ambiguous = std::any_of(
-        model.tensors.begin(), model.tensors.end(), [&](const CatalogTensor& tensor) {
+    const bool ambiguous =
+        std::any_of(model.tensors.begin(), model.tensors.end(), [&](const CatalogTensor& tensor) {
           return tensor.name.ends_with("." + name) && !wanted.contains(tensor.name);
         });
     if (ambiguous) name = parameter;
@@ -253,8 +252,7 @@ std::vector<std::string> parameter_names(const std::vector<std::string>& paramet
   return names;
 }
 
-LoraSummary summarize(const LoraAdapter& adapter, const Catalog& model,
-                      LoraMode mode) {
+LoraSummary summarize(const LoraAdapter& adapter, const Catalog& model, LoraMode mode) {
   LoraSummary summary;
   summary.mode = mode;
   summary.adapter = adapter.name;
@@ -310,7 +308,8 @@ void tell(const LoraAdapter& adapter, const LoraSummary& summary, LoraCatalog& o
   }
   output.notes.push_back(fmt::format(
       "the adapter is not folded in but stands in lora_adapter/, for peft; --lora merge folds it "
-      "({} modules of rank {})", summary.modules, fmt::join(summary.ranks, ", ")));
+      "({} modules of rank {})",
+      summary.modules, fmt::join(summary.ranks, ", ")));
   if (!summary.alpha)
     output.warnings.emplace_back(
         "lora_alpha is not known: it is null in lora_adapter/adapter_config.json, with which peft "
@@ -360,9 +359,9 @@ Result<LoraMode> settle_mode(const MergeSource& source, const Names& names,
 Result<LoraCatalog> take_lora_apart(FileSystem& fs, const MergeSource& source,
                                     const LoraChoice& choice) {
   const Catalog& held = *source.catalog;
-  const bool lora = std::any_of(
-      held.tensors.begin(), held.tensors.end(),
-      [](const CatalogTensor& tensor) { return hf::is_lora_name(tensor.name); });
+  const bool lora =
+      std::any_of(held.tensors.begin(), held.tensors.end(),
+                  [](const CatalogTensor& tensor) { return hf::is_lora_name(tensor.name); });
   Names names;
   if (lora)
     for (const CatalogTensor& tensor : held.tensors)
@@ -377,10 +376,10 @@ Result<LoraCatalog> take_lora_apart(FileSystem& fs, const MergeSource& source,
     if (source.base_folder) {
       SHARDKIT_ASSIGN(result.not_in_base, find_modules_not_in_base(source, *adapter, model));
       if (!result.not_in_base.empty())
-        result.warnings.push_back(fmt::format(
-            "the base model '{}' lacks {} of {} modules of the adapter: {}, ...",
-            *source.base_folder, result.not_in_base.size(), adapter->modules.size(),
-            result.not_in_base.front()));
+        result.warnings.push_back(
+            fmt::format("the base model '{}' lacks {} of {} modules of the adapter: {}, ...",
+                        *source.base_folder, result.not_in_base.size(), adapter->modules.size(),
+                        result.not_in_base.front()));
     }
     SHARDKIT_ASSIGN(const LoraMode mode, settle_mode(source, names, *adapter, choice.mode));
     if (mode != choice.mode)

@@ -58,9 +58,9 @@ class LoraTest : public ::testing::Test {
   }
   Result<LoraCatalog> take_apart() {
     SHARDKIT_ASSIGN(auto folder, discover_checkpoint(posix_file_system(), options_.local_dir));
-    SHARDKIT_ASSIGN(const MergeSource source,
-                    open_merge_source(posix_file_system(), std::move(folder), "",
-                                      PlainTensors::kAuto));
+    SHARDKIT_ASSIGN(
+        const MergeSource source,
+        open_merge_source(posix_file_system(), std::move(folder), "", PlainTensors::kAuto));
     return take_lora_apart(posix_file_system(), source, options_.lora);
   }
 
@@ -123,9 +123,10 @@ TEST_F(LoraTest, TheSumIsRoundedOnce) {
   // bfloat16 keeps 8 bits: 1 + 2^-8 lies halfway and goes to 1, but 1 + 2^-8 + 2^-16 does not. An
   // update that is rounded to bfloat16 first is 2^-8.
   const std::uint16_t one = 0x3f80;
-  write(make_dict({q("base_layer.weight", make_tensor<std::uint16_t>(DType::kBFloat16, {1, 1}, {one})),
-                   q("lora_A.default.weight", float_tensor({2, 1}, {0x1p-8f, 0x1p-16f})),
-                   q("lora_B.default.weight", float_tensor({1, 2}, {1, 1}))}));
+  write(make_dict(
+      {q("base_layer.weight", make_tensor<std::uint16_t>(DType::kBFloat16, {1, 1}, {one})),
+       q("lora_A.default.weight", float_tensor({2, 1}, {0x1p-8f, 0x1p-16f})),
+       q("lora_B.default.weight", float_tensor({1, 2}, {1, 1}))}));
   options_.lora.alpha = 2;
   ASSERT_THAT(merge(), IsOk());
   EXPECT_EQ(merged<std::uint16_t>("m.q.weight"), std::vector<std::uint16_t>{0x3f81});
@@ -161,13 +162,18 @@ TEST_F(LoraTest, DoraScalesRowsToTheirMagnitudes) {
 }
 
 TEST_F(LoraTest, FactorsThatAreShardedFoldAsWholeOnes) {
-  const auto rows = [](Dims shape) { return make_sharding({2}, {0, 1}, {Shard{0}}, std::move(shape)); };
+  const auto rows = [](Dims shape) {
+    return make_sharding({2}, {0, 1}, {Shard{0}}, std::move(shape));
+  };
   const auto columns = make_sharding({2}, {0, 1}, {Shard{1}}, {1, 2});
   const auto rank = [&](std::vector<float> w, std::vector<float> a, std::vector<float> b) {
     const auto height = static_cast<std::int64_t>(b.size());
-    return make_dict({{std::string(kQ) + "base_layer.weight", DTensor{float_tensor({height, 2}, w), rows({3, 2})}},
-                      {std::string(kQ) + "lora_A.default.weight", DTensor{float_tensor({1, 1}, a), columns}},
-                      {std::string(kQ) + "lora_B.default.weight", DTensor{float_tensor({height, 1}, b), rows({3, 1})}}});
+    return make_dict(
+        {{std::string(kQ) + "base_layer.weight",
+          DTensor{float_tensor({height, 2}, w), rows({3, 2})}},
+         {std::string(kQ) + "lora_A.default.weight", DTensor{float_tensor({1, 1}, a), columns}},
+         {std::string(kQ) + "lora_B.default.weight",
+          DTensor{float_tensor({height, 1}, b), rows({3, 1})}}});
   };
   testing::write_ranks(dir_ / "ckpt", {rank({1, 2, 3, 4}, {1}, {1, 2}), rank({5, 6}, {3}, {3})});
   options_.lora.alpha = 0.5;
@@ -182,13 +188,15 @@ TEST_F(LoraTest, TheTrainedCopyWins) {
                    {"m.q.base_layer.weight", float_tensor({1, 1}, {5})},
                    {"m.q.lora_A.default.weight", float_tensor({1, 1}, {1})},
                    {"m.q.lora_B.default.weight", float_tensor({1, 1}, {1})}}));
-  EXPECT_THAT(merge(), Fails(ErrorCode::kInvalidArgument, "several adapters; --adapter chooses one"));
+  EXPECT_THAT(merge(),
+              Fails(ErrorCode::kInvalidArgument, "several adapters; --adapter chooses one"));
   options_.lora.adapter = "default";
   options_.lora.mode = LoraMode::kAdapter;
   ASSERT_THAT(merge(), IsOk());
   EXPECT_EQ(merged<float>("score.weight"), std::vector<float>{2});
-  EXPECT_EQ(merged<float>("base_model.model.score.weight", "lora_adapter/adapter_model.safetensors"),
-            std::vector<float>{2});
+  EXPECT_EQ(
+      merged<float>("base_model.model.score.weight", "lora_adapter/adapter_model.safetensors"),
+      std::vector<float>{2});
 }
 
 TEST_F(LoraTest, WithoutAnAdapterNothingChanges) {
@@ -231,7 +239,8 @@ TEST_F(LoraTest, ASquareWeightIsTurnedWhereModelOrFileSaysSo) {
   std::filesystem::remove_all(dir_ / "ckpt/lora_adapter");
   write(square("h.0.attn.c_proj"));
   EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete, "cannot be told whether this square weight"));
-  for (const auto& [type, expected] : {std::pair("gpt2", turned), std::pair("gpt_bigcode", straight)}) {
+  for (const auto& [type, expected] :
+       {std::pair("gpt2", turned), std::pair("gpt_bigcode", straight)}) {
     testing::write_file(dir_ / "ckpt/huggingface/config.json",
                         std::string(R"({"model_type": ")") + type + "\"}");
     ASSERT_THAT(merge(), IsOk());
@@ -256,7 +265,8 @@ TEST_F(LoraTest, OfAnEncoderAndADecoderEachIsTurnedAsItsModelTypeSays) {
   const std::vector<float> straight = {1, 2, 10, 20}, turned = {1, 10, 2, 20};
   options_.existing = ExistingTarget::kReplace;
   for (const char* flag : {"true", "false"}) {
-    write_adapter_config(std::string(R"({"r": 1, "lora_alpha": 1, "fan_in_fan_out": )") + flag + "}");
+    write_adapter_config(std::string(R"({"r": 1, "lora_alpha": 1, "fan_in_fan_out": )") + flag +
+                         "}");
     ASSERT_THAT(merge(), IsOk());
     EXPECT_EQ(merged<float>("encoder.layer.0.q_proj.weight"), straight) << flag;
     EXPECT_EQ(merged<float>("decoder.h.0.attn.c_proj.weight"), turned) << flag;
@@ -301,9 +311,10 @@ TEST_F(LoraTest, FilesThatTellAnotherScaleAreRefused) {
        {std::pair("use_rslora", "true"), std::pair("use_dora", "true"),
         std::pair("fan_in_fan_out", "true"), std::pair("rank_pattern", R"({"q": 1})"),
         std::pair("alpha_pattern", R"({"q": 8})"), std::pair("bias", R"("all")"),
-        std::pair("target_parameters", R"(["m.q"])"), std::pair("init_lora_weights", R"("pissa")")}) {
-    testing::write_file(other, std::string(R"({"r": 1, "lora_alpha": 2, ")") + member + "\": " +
-                                   value + "}");
+        std::pair("target_parameters", R"(["m.q"])"),
+        std::pair("init_lora_weights", R"("pissa")")}) {
+    testing::write_file(
+        other, std::string(R"({"r": 1, "lora_alpha": 2, ")") + member + "\": " + value + "}");
     EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete,
                                std::string("another adapter_config.json disagrees on ") + member));
   }
@@ -408,7 +419,8 @@ TEST_F(LoraTest, AdaptersOfOtherKindsAreRefused) {
                      q(part, float_tensor({1, 2}, {1, 2}))}));
     for (const LoraMode mode : {LoraMode::kAdapter, LoraMode::kMerge}) {
       options_.lora.mode = mode;
-      EXPECT_THAT(merge(), Fails(ErrorCode::kUnsupported, "another kind than LoRA: tensor '")) << part;
+      EXPECT_THAT(merge(), Fails(ErrorCode::kUnsupported, "another kind than LoRA: tensor '"))
+          << part;
     }
   }
 }
@@ -443,31 +455,45 @@ TEST_F(LoraTest, WhatDoesNotFitIsRefused) {
   const Refusal refusals[] = {
       {"no B", make_dict({q("base_layer.weight", w), q("lora_A.default.weight", a)}),
        ErrorCode::kIncomplete, "only one of lora_A and lora_B: tensor 'm.q'"},
-      {"ranks", make_dict({q("base_layer.weight", w), q("lora_A.default.weight", float_tensor({2, 2}, {1, 1, 1, 1})),
-                           q("lora_B.default.weight", b)}),
+      {"ranks",
+       make_dict({q("base_layer.weight", w),
+                  q("lora_A.default.weight", float_tensor({2, 2}, {1, 1, 1, 1})),
+                  q("lora_B.default.weight", b)}),
        ErrorCode::kIncomplete, "do not fit each other: tensor 'm.q', found A [2, 2], B [3, 1]"},
-      {"shape", make_dict({q("base_layer.weight", float_tensor({2, 2}, {1, 2, 3, 4})),
-                           q("lora_A.default.weight", a), q("lora_B.default.weight", b)}),
+      {"shape",
+       make_dict({q("base_layer.weight", float_tensor({2, 2}, {1, 2, 3, 4})),
+                  q("lora_A.default.weight", a), q("lora_B.default.weight", b)}),
        ErrorCode::kIncomplete, "do not fit the weight: tensor 'm.q.weight'"},
-      {"no weight", make_dict({{"m.k.weight", w}, q("lora_A.default.weight", a), q("lora_B.default.weight", b)}),
+      {"no weight",
+       make_dict({{"m.k.weight", w}, q("lora_A.default.weight", a), q("lora_B.default.weight", b)}),
        ErrorCode::kIncomplete, "no base weight to fold an adapter into: tensor 'm.q'"},
-      {"bias", make_dict({q("base_layer.weight", w), q("lora_A.default.weight", a),
-                          q("lora_B.default.weight", b), q("lora_B.default.bias", float_tensor({3}, {1, 2, 3}))}),
+      {"bias",
+       make_dict({q("base_layer.weight", w), q("lora_A.default.weight", a),
+                  q("lora_B.default.weight", b),
+                  q("lora_B.default.bias", float_tensor({3}, {1, 2, 3}))}),
        ErrorCode::kUnsupported, "a bias of lora_B cannot be folded"},
-      {"integers", make_dict({q("base_layer.weight", make_tensor<std::int32_t>(DType::kInt32, {3, 2}, {1, 2, 3, 4, 5, 6})),
-                              q("lora_A.default.weight", a), q("lora_B.default.weight", b)}),
+      {"integers",
+       make_dict({q("base_layer.weight",
+                    make_tensor<std::int32_t>(DType::kInt32, {3, 2}, {1, 2, 3, 4, 5, 6})),
+                  q("lora_A.default.weight", a), q("lora_B.default.weight", b)}),
        ErrorCode::kUnsupported, "LoRA of a dtype that is not folded: tensor 'm.q.weight'"},
       {"unknown", make_dict({q("base_layer.weight", w), q("lora_C.default.weight", a)}),
        ErrorCode::kUnsupported, "adapter of unknown form"},
-      {"two of one name", make_dict({q("base_layer.weight", w), {"m.q.weight", w}, q("lora_A.default.weight", a),
-                                     q("lora_B.default.weight", b)}),
+      {"two of one name",
+       make_dict({q("base_layer.weight", w),
+                  {"m.q.weight", w},
+                  q("lora_A.default.weight", a),
+                  q("lora_B.default.weight", b)}),
        ErrorCode::kCorrupt, "two tensors get one name"},
-      {"one tensor twice", make_dict({q("base_layer.weight", w), q("lora_A.default.weight", a),
-                                      q("lora_B.default.weight", b),
-                                      {"m.q.lora_A.default.weight", a}}),
+      {"one tensor twice",
+       make_dict({q("base_layer.weight", w),
+                  q("lora_A.default.weight", a),
+                  q("lora_B.default.weight", b),
+                  {"m.q.lora_A.default.weight", a}}),
        ErrorCode::kCorrupt, "there twice, under two names: tensor 'm.q.lora_A.default.weight'"},
-      {"two kinds", make_dict({q("base_layer.weight", w), q("lora_A.default.weight", a),
-                               q("lora_embedding_A.default", a), q("lora_embedding_B.default", b)}),
+      {"two kinds",
+       make_dict({q("base_layer.weight", w), q("lora_A.default.weight", a),
+                  q("lora_embedding_A.default", a), q("lora_embedding_B.default", b)}),
        ErrorCode::kIncomplete, "lora_embedding_B beside lora_A or lora_B: tensor 'm.q'"},
       {"adapter alone", make_dict({q("lora_A.default.weight", a), q("lora_B.default.weight", b)}),
        ErrorCode::kIncomplete, "--base_model_dir"},
@@ -538,27 +564,31 @@ TEST_F(LoraTest, ABaseModelThatTheAdapterDoesNotFitIsToldOrRefused) {
     write_base("m.q.weight", float_tensor({3, 2}, {1, 2, 3, 4, 5, 6}));
     EXPECT_THAT(merge(), IsOk());
     write_base("n.q.weight", float_tensor({3, 2}, {1, 2, 3, 4, 5, 6}));
-    EXPECT_THAT(merge(), Fails(ErrorCode::kIncomplete, "lacks modules of the adapter: tensor 'm.q'"));
+    EXPECT_THAT(merge(),
+                Fails(ErrorCode::kIncomplete, "lacks modules of the adapter: tensor 'm.q'"));
     options_.strict_names = false;
     if (mode == LoraMode::kMerge) continue;  // there is nothing to fold into
     const auto report = merge();
     ASSERT_THAT(report, IsOk());
     ASSERT_FALSE(report->warnings.empty());
-    EXPECT_NE(report->warnings[0].find("lacks 1 of 1 modules of the adapter: m.q"), std::string::npos);
+    EXPECT_NE(report->warnings[0].find("lacks 1 of 1 modules of the adapter: m.q"),
+              std::string::npos);
   }
 }
 
 TEST(SaveLoraAdapter, IsTheLoraCatalogOfARealCheckpoint) {
   const std::string path = testing::source_path("tests/fixtures/torch-2.13.0/lora_bf16_w2");
   auto folder = discover_checkpoint(posix_file_system(), path);
-  const MergeSource source = open_merge_source(posix_file_system(), *std::move(folder), "",
-                                               PlainTensors::kAuto).value();
+  const MergeSource source =
+      open_merge_source(posix_file_system(), *std::move(folder), "", PlainTensors::kAuto).value();
   const LoraCatalog apart = take_lora_apart(posix_file_system(), source, {}).value();
   EXPECT_EQ(apart.adapter.size(), 8u);
   EXPECT_EQ(apart.model->tensors.size(), 27u);
-  EXPECT_EQ(apart.adapter[0].name, "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
-  EXPECT_EQ(to_string(*apart.summary),
-            "'default': 4 modules of rank 4, lora_alpha 16 (lora_train_meta.json), on q_proj, v_proj");
+  EXPECT_EQ(apart.adapter[0].name,
+            "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
+  EXPECT_EQ(
+      to_string(*apart.summary),
+      "'default': 4 modules of rank 4, lora_alpha 16 (lora_train_meta.json), on q_proj, v_proj");
 }
 
 }  // namespace

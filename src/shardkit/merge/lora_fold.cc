@@ -16,7 +16,8 @@ namespace {
 constexpr std::array<std::string_view, 5> kConv1dModels{"clvp", "decision_transformer", "gpt2",
                                                         "imagegpt", "openai-gpt"};
 constexpr std::array<std::string_view, 4> kConv1dModules{"c_attn", "c_fc", "c_proj", "q_attn"};
-// Whose experts transformers 5.24 holds as in x out: use_experts_implementation(is_transposed=True).
+// Whose experts transformers 5.24 holds as in x out:
+// use_experts_implementation(is_transposed=True).
 constexpr std::array<std::string_view, 4> kTransposedExperts{"aria", "aria_text", "gpt_oss",
                                                              "openai_privacy_filter"};
 
@@ -29,12 +30,10 @@ bool contains(const std::array<std::string_view, N>& names, std::string_view nam
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string_view last_part(std::string_view module) {
-  return module.substr(module.rfind('.') + 1);
-}
+std::string_view last_part(std::string_view module) { return module.substr(module.rfind('.') + 1); }
 
-/// Whether the module is a Conv1D by what config.json says of the model and its parts; nothing where
-/// it tells of no model that has any.
+/// Whether the module is a Conv1D by what config.json says of the model and its parts; nothing
+/// where it tells of no model that has any.
 std::optional<bool> is_conv1d(const hf::ModelConfig& config, std::string_view module) {
   const bool named = contains(kConv1dModules, last_part(module));
   if (contains(kConv1dModels, config.model_type)) return named;
@@ -116,9 +115,10 @@ Status check_foldable(const LoraAdapter& adapter, bool base_is_original) {
           return !module.parameter.empty() && hf::names_parameter(target, module.target());
         });
     if (!there)
-      return Error(ErrorCode::kIncomplete,
-                   "target_parameters in adapter_config.json names no parameter of the base weights "
-                   "that has an adapter; experts that lie one by one in a base model are no such")
+      return Error(
+                 ErrorCode::kIncomplete,
+                 "target_parameters in adapter_config.json names no parameter of the base weights "
+                 "that has an adapter; experts that lie one by one in a base model are no such")
           .found(target);
   }
   if (base_is_original && !settings.initialization.empty() &&

@@ -10,7 +10,8 @@ namespace shardkit {
 
 /// Whether all of an adapter can be folded, whatever the module.
 ///
-/// @param base_is_original  the base weights are those of before training began, not the checkpoint's
+/// @param base_is_original  the base weights are those of before training began, not the
+/// checkpoint's
 /// @error kUnsupported options that make it more than B A, or base weights that the initialization
 ///        of the adapter changed and that are not in the checkpoint
 /// @error kIncomplete  a name in target_parameters that no parameter with an adapter has

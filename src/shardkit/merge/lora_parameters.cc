@@ -41,10 +41,9 @@ struct Group {
 };
 
 bool is_targeted(const hf::LoraSettings& settings, const std::string& full_name) {
-  return std::any_of(settings.target_parameters.begin(), settings.target_parameters.end(),
-                     [&full_name](const std::string& target) {
-                       return hf::names_parameter(target, full_name);
-                     });
+  return std::any_of(
+      settings.target_parameters.begin(), settings.target_parameters.end(),
+      [&full_name](const std::string& target) { return hf::names_parameter(target, full_name); });
 }
 
 /// How an adapter fits a parameter.
@@ -87,19 +86,19 @@ Error untold(const Catalog& catalog, const Group& group, std::string what) {
 
 /// All parameters of a module are held the same way: what one tells counts for square ones, too.
 Status set_orientation(const Catalog& catalog, Group& group, const std::vector<Fit>& fits) {
-  const bool straight = std::any_of(fits.begin(), fits.end(), [](const Fit& f) {
-    return f.experts > 1 && !f.turned;
-  });
-  const bool turned = std::any_of(fits.begin(), fits.end(), [](const Fit& f) {
-    return f.experts > 1 && !f.straight;
-  });
+  const bool straight = std::any_of(fits.begin(), fits.end(),
+                                    [](const Fit& f) { return f.experts > 1 && !f.turned; });
+  const bool turned = std::any_of(fits.begin(), fits.end(),
+                                  [](const Fit& f) { return f.experts > 1 && !f.straight; });
   if (straight && turned)
     return untold(catalog, group,
                   "by their shapes, some experts of the module are stored as out x in, others as "
                   "in x out");
   for (std::size_t i = 0; i < fits.size(); ++i) {
-    if (fits[i].experts <= 1) group.wrappers[i]->transposed = false;
-    else if (straight || turned) group.wrappers[i]->transposed = turned;
+    if (fits[i].experts <= 1)
+      group.wrappers[i]->transposed = false;
+    else if (straight || turned)
+      group.wrappers[i]->transposed = turned;
   }
   return {};
 }
@@ -163,7 +162,8 @@ Status settle(const MergeSource& source, const hf::LoraSettings& settings, Group
   return set_orientation(catalog, group, fits);
 }
 
-/// Of an adapter of a whole module, or of any without base weights: the files say what can be known.
+/// Of an adapter of a whole module, or of any without base weights: the files say what can be
+/// known.
 Status take_from_files(const hf::LoraSettings& settings, Group& group) {
   for (LoraModule* wrapper : group.wrappers) {
     if (!settings.text && depth_of(wrapper->name) > 0)

@@ -1,4 +1,5 @@
-// Adapters of parameters (peft's target_parameters), such as of experts that are held in one tensor.
+// Adapters of parameters (peft's target_parameters), such as of experts that are held in one
+// tensor.
 #pragma once
 
 #include <vector>

@@ -20,9 +20,9 @@ namespace shardkit {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::Fails;
 using testing::float_tensor;
+using ::testing::HasSubstr;
 using testing::IsOk;
 
 using Entry = std::pair<std::string, Value>;
@@ -74,8 +74,8 @@ class LoraParametersTest : public ::testing::Test {
   }
   LoraCatalog take_apart() {
     auto folder = discover_checkpoint(posix_file_system(), options_.local_dir);
-    const MergeSource source = open_merge_source(posix_file_system(), *std::move(folder), "",
-                                                 PlainTensors::kAuto).value();
+    const MergeSource source =
+        open_merge_source(posix_file_system(), *std::move(folder), "", PlainTensors::kAuto).value();
     return take_lora_apart(posix_file_system(), source, options_.lora).value();
   }
 
@@ -119,8 +119,8 @@ TEST_F(LoraParametersTest, ShapesTellWhetherExpertsAreHeldTransposed) {
   write({experts("base_layer.base_layer.gate_up_proj", float_tensor({2, 1, 2}, {10, 20, 30, 40})),
          experts("base_layer.base_layer.down_proj", float_tensor({2, 1, 1}, {5, 6})),
          experts("base_layer.lora_A.default.weight", kA),
-         experts("base_layer.lora_B.default.weight", kB),
-         experts("lora_A.default.weight", kSmallA), experts("lora_B.default.weight", kSmallB)});
+         experts("base_layer.lora_B.default.weight", kB), experts("lora_A.default.weight", kSmallA),
+         experts("lora_B.default.weight", kSmallB)});
   EXPECT_THAT(merged("gate_up_proj"), ElementsAre(24, 58, 74, 140));
   EXPECT_THAT(merged("down_proj"), ElementsAre(9, 14));
 }
@@ -146,9 +146,11 @@ TEST_F(LoraParametersTest, AMatrixAndASingleExpertAreNeverTurned) {
   write_adapter_config(R"({"target_parameters": ["c_proj.weight", "single"], "r": 1,
                            "rank_pattern": {"c_proj": 3}})");
   write({{"m.c_proj.base_layer.weight", float_tensor({2, 2}, {0, 0, 0, 0})},
-         {"m.c_proj.lora_A.default.weight", a}, {"m.c_proj.lora_B.default.weight", b},
+         {"m.c_proj.lora_A.default.weight", a},
+         {"m.c_proj.lora_B.default.weight", b},
          experts("base_layer.single", float_tensor({1, 2, 2}, {0, 0, 0, 0})),
-         experts("lora_A.default.weight", a), experts("lora_B.default.weight", b)});
+         experts("lora_A.default.weight", a),
+         experts("lora_B.default.weight", b)});
   EXPECT_THAT(merged("single"), ElementsAre(3, 6, 4, 8));
   FSDPModelMerger merger(posix_file_system(), options_);
   EXPECT_THAT(testing::stored_floats(merger.merge_by_placement("m.c_proj.weight").value()),
@@ -160,7 +162,8 @@ TEST_F(LoraParametersTest, OfEqualShapesTheNamedOnesCountInTheirOrder) {
   const Tensor none = float_tensor({4, 1}, {0, 0, 0, 0});
   write({experts("base_layer.base_layer.w1", zeros), experts("base_layer.base_layer.w2", zeros),
          experts("base_layer.base_layer.w3", zeros),
-         experts("base_layer.lora_A.default.weight", none), experts("base_layer.lora_B.default.weight", kB), experts("lora_A.default.weight", kA),
+         experts("base_layer.lora_A.default.weight", none),
+         experts("base_layer.lora_B.default.weight", kB), experts("lora_A.default.weight", kA),
          experts("lora_B.default.weight", kB)});
   EXPECT_THAT(merge("w1"), Fails(ErrorCode::kIncomplete, "cannot be told by shapes"));
   EXPECT_THAT(merge("w1"), Fails(ErrorCode::kIncomplete, "tensor 'm.mlp.experts'"));

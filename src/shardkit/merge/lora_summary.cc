@@ -28,8 +28,7 @@ json::Object to_json(const LoraSummary& lora) {
   object.add("rslora", lora.rslora);
   object.add("dora", lora.dora);
   object.add("target_modules", text_array(lora.targets));
-  if (!lora.parameters.empty())
-    object.add("target_parameters", text_array(lora.parameters));
+  if (!lora.parameters.empty()) object.add("target_parameters", text_array(lora.parameters));
   object.add("modules_to_save", text_array(lora.copies));
   return object;
 }

@@ -17,7 +17,6 @@
 namespace shardkit {
 namespace {
 
-
 std::string_view replica_text(ReplicaPolicy policy) {
   return policy == ReplicaPolicy::kFirst ? "first" : "compare";
 }
@@ -119,17 +118,15 @@ json::Object tensor_object(const CatalogTensor& tensor, const PlannedTensor& ste
   return object;
 }
 
-std::string compact(json::Value value) {
-  return json::write(value, json::WriteStyle::kCompact);
-}
+std::string compact(json::Value value) { return json::write(value, json::WriteStyle::kCompact); }
 
 /// Appends members of the outermost object, one entry of a list a line, so that the text can be
 /// read and compared by people though no tree of it is ever held.
 class ManifestWriter {
  public:
   void member(std::string_view name, std::string value) {
-    text_ += fmt::format("{}\n  {}: {}", text_.empty() ? "{" : ",", compact(json::Value(name)),
-                         value);
+    text_ +=
+        fmt::format("{}\n  {}: {}", text_.empty() ? "{" : ",", compact(json::Value(name)), value);
   }
   void begin_list(std::string_view name) {
     member(name, "[");
@@ -213,7 +210,8 @@ Result<OutputChoices> parse_choices(const json::Value& options) {
   if (const json::Value* patterns = options.find("keep_dtype"))
     if (const auto* list = patterns->get_if<json::Array>())
       for (const json::Value& item : list->items)
-        if (const auto* pattern = item.get_if<std::string>()) choices.dtype.keep.push_back(*pattern);
+        if (const auto* pattern = item.get_if<std::string>())
+          choices.dtype.keep.push_back(*pattern);
   SHARDKIT_ASSIGN(choices.max_shard_bytes, number_member(options, "max_shard_bytes"));
   SHARDKIT_ASSIGN(const std::string replicas, text_member(options, "replicas"));
   SHARDKIT_ASSIGN(const std::string plain, text_member(options, "plain_tensors"));
@@ -221,7 +219,8 @@ Result<OutputChoices> parse_choices(const json::Value& options) {
   for (const PlainTensors value : {PlainTensors::kReplicate, PlainTensors::kConcat})
     if (plain == plain_text(value)) choices.plain = value;
   const json::Value* keep = options.find("keep_tied");
-  if (const auto* flag = keep != nullptr ? keep->get_if<bool>() : nullptr) choices.keep_tied = *flag;
+  if (const auto* flag = keep != nullptr ? keep->get_if<bool>() : nullptr)
+    choices.keep_tied = *flag;
   if (options.find("lora") != nullptr) {
     SHARDKIT_ASSIGN(choices.lora, parse_lora_choice(options));
   }

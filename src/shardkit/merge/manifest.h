@@ -25,7 +25,7 @@ struct ManifestFile {
 
 /// What a reader needs of a manifest.
 struct Manifest {
-  std::string version;     ///< of the shardkit that wrote it
+  std::string version;  ///< of the shardkit that wrote it
   OutputChoices choices;
   std::vector<ManifestFile> files;
 };
@@ -36,8 +36,8 @@ struct Manifest {
 /// Members: shardkit_version; options; checkpoint (world_size, files: name, bytes, modified_ns,
 /// directory_crc); block_bytes; files (name, bytes, xxh3_64: one hash a block); tensors (name,
 /// file, dtype, stored_dtype, shape, layout, and made_of where it is made of other names);
-/// dropped_ties; lora, of a checkpoint with an adapter (merge/lora_summary.h); rows_and_folds, where
-/// there are any: a hash of the order of rows and of how adapters are folded in.
+/// dropped_ties; lora, of a checkpoint with an adapter (merge/lora_summary.h); rows_and_folds,
+/// where there are any: a hash of the order of rows and of how adapters are folded in.
 std::string manifest_text(const MergeSource& source, const OutputDecision& decision,
                           const std::vector<ManifestFile>& files);
 

@@ -11,10 +11,10 @@
 namespace shardkit {
 
 struct MergeOptions : OutputChoices {
-  std::string local_dir;   ///< the checkpoint: see discover_checkpoint
+  std::string local_dir;                     ///< the checkpoint: see discover_checkpoint
   std::vector<std::string> more_local_dirs;  ///< folders that hold the rest of its files
-  std::string target_dir;  ///< the folder to appear
-  std::string hf_folder;   ///< empty: `huggingface/` beside the shards, if it is there
+  std::string target_dir;                    ///< the folder to appear
+  std::string hf_folder;  ///< empty: `huggingface/` beside the shards, if it is there
   /// The model that was trained: names and shapes are compared with its; its weights, as
   /// open_merge_source takes them. May be empty.
   std::string base_model_dir;

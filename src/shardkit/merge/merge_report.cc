@@ -37,8 +37,8 @@ void tell_of_config(const MergeSource& source, MergeReport& report) {
       report.warnings.push_back(fmt::format(
           "config.json takes classes from '{}', which is not in '{}'", file, *source.hf_folder));
   if (!has_tokenizer(source))
-    report.notes.push_back(fmt::format("no tokenizer in '{}': the result has none either",
-                                       *source.hf_folder));
+    report.notes.push_back(
+        fmt::format("no tokenizer in '{}': the result has none either", *source.hf_folder));
 }
 
 void warn(const MergeSource& source, MergeReport& report) {
@@ -47,9 +47,8 @@ void warn(const MergeSource& source, MergeReport& report) {
         "no huggingface/ folder beside the shards: the weights are written alone, without "
         "config.json and tokenizer; --hf_model_config_path names a folder to take them from");
   } else if (!source.config) {
-    report.warnings.push_back(
-        fmt::format("'{}' has no config.json: transformers cannot load the result",
-                    *source.hf_folder));
+    report.warnings.push_back(fmt::format(
+        "'{}' has no config.json: transformers cannot load the result", *source.hf_folder));
   }
   if (source.config) tell_of_config(source, report);
 }
@@ -72,9 +71,11 @@ void report_overflows(const Catalog& catalog, const std::map<std::size_t, std::u
     all += count;
   }
   if (values.size() > kNamed) names += ", ...";
-  report.warnings.push_back(fmt::format(
-      "{} values of {} tensors are too large for float16 and became infinite: {}; bfloat16 has room "
-      "for them, and --keep-dtype leaves tensors as stored", all, values.size(), names));
+  report.warnings.push_back(
+      fmt::format("{} values of {} tensors are too large for float16 and became infinite: {}; "
+                  "bfloat16 has room "
+                  "for them, and --keep-dtype leaves tensors as stored",
+                  all, values.size(), names));
 }
 
 void tell_base_model(BaseModelComparison comparison, MergeReport& report) {

@@ -27,23 +27,23 @@ struct Overflow {
 };
 
 struct MergeReport {
-  std::string checkpoint;            ///< the folder that was found
+  std::string checkpoint;  ///< the folder that was found
   std::int64_t world_size = 0;
   std::vector<std::int64_t> missing_ranks;  ///< whose copies could not be compared
-  std::vector<std::string> meshes;   ///< as to_string(DeviceMeshInfo) tells them
-  std::string target;                ///< absolute
-  std::vector<OutputFile> weights;   ///< in the order of their names
-  std::vector<std::string> sidecars; ///< the other files, index and manifest among them
-  std::optional<DType> config_dtype; ///< as written into config.json
+  std::vector<std::string> meshes;          ///< as to_string(DeviceMeshInfo) tells them
+  std::string target;                       ///< absolute
+  std::vector<OutputFile> weights;          ///< in the order of their names
+  std::vector<std::string> sidecars;        ///< the other files, index and manifest among them
+  std::optional<DType> config_dtype;        ///< as written into config.json
   std::optional<BaseModelComparison> base_model;  ///< where one was given
   PlanSummary summary;
-  std::optional<LoraSummary> lora;   ///< none: no adapter in the checkpoint
-  std::uint64_t blocks_kept = 0;     ///< taken over from a run that was killed
-  std::vector<Overflow> overflows;   ///< tensors with values too large for float16
-  std::vector<std::string> dropped_ties;   ///< aliases left out
-  std::vector<std::string> skipped;        ///< entries that are no tensors
-  std::vector<std::string> notes;          ///< what was decided on the way
-  std::vector<std::string> warnings;       ///< what a person should look at
+  std::optional<LoraSummary> lora;        ///< none: no adapter in the checkpoint
+  std::uint64_t blocks_kept = 0;          ///< taken over from a run that was killed
+  std::vector<Overflow> overflows;        ///< tensors with values too large for float16
+  std::vector<std::string> dropped_ties;  ///< aliases left out
+  std::vector<std::string> skipped;       ///< entries that are no tensors
+  std::vector<std::string> notes;         ///< what was decided on the way
+  std::vector<std::string> warnings;      ///< what a person should look at
 };
 
 /// Adds the comparison, and what it says to the notes or warnings.

@@ -20,9 +20,9 @@ namespace shardkit {
 struct MergeSource {
   CheckpointFolder checkpoint;
   std::shared_ptr<const Catalog> catalog;
-  std::optional<std::string> hf_folder;     ///< where sidecars come from; none: weights alone
-  std::optional<hf::ModelConfig> config;    ///< of hf_folder's config.json, if it has one
-  std::vector<hf::SidecarFile> sidecars;    ///< of hf_folder, config.json among them
+  std::optional<std::string> hf_folder;   ///< where sidecars come from; none: weights alone
+  std::optional<hf::ModelConfig> config;  ///< of hf_folder's config.json, if it has one
+  std::vector<hf::SidecarFile> sidecars;  ///< of hf_folder, config.json among them
   /// The folder of the weights, where the checkpoint holds LoRA tensors alone: they are those of
   /// before training.
   std::optional<std::string> base_folder;
@@ -32,7 +32,8 @@ struct MergeSource {
 /// shards. Reads metadata only.
 ///
 /// @param hf_folder       empty: the default, which may be missing
-/// @param base_model_dir  the model that was trained: its weights, where the shards hold LoRA tensors
+/// @param base_model_dir  the model that was trained: its weights, where the shards hold LoRA
+/// tensors
 ///                        alone, and its other files, where there is no other folder; may be empty
 /// @error kIncomplete without hf_folder: two of the joined folders have different config.json
 /// @error as open_checkpoint, hf::list_sidecars, hf::parse_config

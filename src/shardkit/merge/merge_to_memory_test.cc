@@ -43,8 +43,8 @@ TEST(MergeToMemory, ManyBlocksAndThreads) {
   const std::int64_t rows = 3 * static_cast<std::int64_t>(kBlockBytes) / 16 + 5;
   std::vector<float> values(static_cast<std::size_t>(rows) * 4);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 65521);
-  const auto tensor = merged(two_shards(testing::float_tensor({rows, 4}, values), 7, 7),
-                             DType::kFloat32);
+  const auto tensor =
+      merged(two_shards(testing::float_tensor({rows, 4}, values), 7, 7), DType::kFloat32);
   ASSERT_THAT(tensor, IsOk());
   const auto* data = reinterpret_cast<const float*>(first_element(*tensor).value());
   EXPECT_TRUE(std::equal(values.begin(), values.end(), data));

@@ -71,9 +71,8 @@ std::optional<DType> dominant_float(const std::vector<Chosen>& chosen) {
   std::map<DType, std::uint64_t> bytes;
   for (const Chosen& tensor : chosen)
     if (is_castable_float(tensor.dtype)) bytes[tensor.dtype] += tensor.bytes;
-  const auto most = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) {
-    return a.second < b.second;
-  });
+  const auto most = std::max_element(
+      bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == bytes.end()) return std::nullopt;
   return most->first;
 }

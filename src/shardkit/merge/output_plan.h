@@ -31,8 +31,8 @@ struct OutputPlan {
   std::optional<DType> config_dtype;  ///< the float dtype with most bytes; none: no floats
 };
 
-/// Lays out all tensors of the saved catalog but the dropped ones, in its order, then the adapter's,
-/// and proves the plan. Its catalog has those of the saved catalog first.
+/// Lays out all tensors of the saved catalog but the dropped ones, in its order, then the
+/// adapter's, and proves the plan. Its catalog has those of the saved catalog first.
 ///
 /// @param adapter  of kAdapterFileName; empty: no such file
 /// @error kInvalidArgument nothing is left to write; as safetensors::lay_out and Plan::make

@@ -28,8 +28,7 @@ CatalogTensor chunk_of(const CatalogTensor& tensor, const Piece& piece) {
 }
 
 /// Whether all ranks hold the same bytes.
-Result<bool> all_equal(RangeReader& reader, const CatalogTensor& tensor,
-                       std::int64_t world_size) {
+Result<bool> all_equal(RangeReader& reader, const CatalogTensor& tensor, std::int64_t world_size) {
   // A rank with an empty chunk has no piece, and differs from those that have one.
   if (static_cast<std::int64_t>(tensor.pieces.size()) != world_size) return tensor.pieces.empty();
   const CatalogTensor first = chunk_of(tensor, tensor.pieces[0]);
@@ -54,15 +53,15 @@ Status check_concatenated(FileSystem& fs, const MergeSource& source,
     if (source.config) {
       const auto implied = hf::implied_shape(*source.config, tensor.name);
       if (implied && *implied != tensor.shape)
-        return ambiguous("joined on dimension 0, the ranks' plain tensors are not of the shape "
-                         "that config.json implies",
-                         tensor)
+        return ambiguous(
+                   "joined on dimension 0, the ranks' plain tensors are not of the shape "
+                   "that config.json implies",
+                   tensor)
             .expected(to_string(*implied))
             .found(to_string(tensor.shape));
     }
     SHARDKIT_ASSIGN(const bool equal, all_equal(reader, tensor, source.catalog->world_size));
-    if (equal)
-      return ambiguous("all ranks hold the same plain tensor: chunks or replicas", tensor);
+    if (equal) return ambiguous("all ranks hold the same plain tensor: chunks or replicas", tensor);
   }
   return {};
 }

@@ -76,8 +76,7 @@ void append_pieces(const Piece& piece, const hf::SavedPart& part, std::int64_t s
   for (std::size_t d = 0; d < common->offset.size(); ++d)
     made.offset += (common->offset[d] - piece.box.offset[d]) * piece.strides[d];
   made.box = *common;
-  for (std::size_t d = 0; d < part.box.offset.size(); ++d)
-    made.box.offset[d] -= part.box.offset[d];
+  for (std::size_t d = 0; d < part.box.offset.size(); ++d) made.box.offset[d] -= part.box.offset[d];
   if (form.is_entry) {
     made.box = {without_first(made.box.offset), without_first(made.box.shape)};
     made.strides = without_first(made.strides);
@@ -85,8 +84,10 @@ void append_pieces(const Piece& piece, const hf::SavedPart& part, std::int64_t s
     return;
   }
   std::vector<Piece> all;
-  if (part.factors.empty()) all.push_back(std::move(made));
-  else all = split(made, part);
+  if (part.factors.empty())
+    all.push_back(std::move(made));
+  else
+    all = split(made, part);
   for (Piece& one : all) {
     if (!part.order.empty()) reorder(one, part.order);
     if (!one.box.offset.empty()) one.box.offset[form.along] += start;
@@ -97,9 +98,8 @@ void append_pieces(const Piece& piece, const hf::SavedPart& part, std::int64_t s
 /// How much of the dimension `along` of the view a part takes.
 std::int64_t extent(const hf::SavedPart& part, std::size_t along) {
   if (part.box.shape.empty()) return 0;
-  const Dims sizes = part.factors.empty()
-                         ? part.box.shape
-                         : with_factors(part.box.shape, part.split, part.factors);
+  const Dims sizes = part.factors.empty() ? part.box.shape
+                                          : with_factors(part.box.shape, part.split, part.factors);
   return sizes[part.order.empty() ? along : static_cast<std::size_t>(part.order[along])];
 }
 
@@ -157,14 +157,17 @@ Result<CatalogTensor> make_tensor(const Catalog& catalog, hf::SavedTensor form) 
   tensor.concatenated = first.concatenated;
   tensor.guessed = first.guessed;
   if (tensor.name != first.name) tensor.made_of = first.name;
-  if (is_whole(form) && tensor.shape == first.shape) tensor.fold = first.fold;
-  else if (first.fold) tensor.fold = cut_fold(first, form);
+  if (is_whole(form) && tensor.shape == first.shape)
+    tensor.fold = first.fold;
+  else if (first.fold)
+    tensor.fold = cut_fold(first, form);
   std::int64_t start = 0;
   for (const hf::SavedPart& part : form.parts) {
     const CatalogTensor& held = catalog.tensors[part.held];
     if (held.fold && !tensor.fold)
-      return Error(ErrorCode::kUnsupported,
-                   "an adapter cannot be folded into a tensor that transformers saves in other parts")
+      return Error(
+                 ErrorCode::kUnsupported,
+                 "an adapter cannot be folded into a tensor that transformers saves in other parts")
           .of_tensor(held.name);
     if (!share_layers(held, first))
       return Error(ErrorCode::kUnsupported,
@@ -172,8 +175,7 @@ Result<CatalogTensor> make_tensor(const Catalog& catalog, hf::SavedTensor form) 
           .of_tensor(tensor.name)
           .expected(fmt::format("as of '{}'", first.name))
           .found(fmt::format("'{}'", held.name));
-    for (const Piece& piece : held.pieces)
-      append_pieces(piece, part, start, form, tensor.pieces);
+    for (const Piece& piece : held.pieces) append_pieces(piece, part, start, form, tensor.pieces);
     start += extent(part, form.along);
   }
   std::stable_sort(tensor.pieces.begin(), tensor.pieces.end(), comes_before);
@@ -185,12 +187,16 @@ std::string note_of(const Catalog& held, const std::vector<hf::SavedTensor>& for
   std::size_t made = 0;
   for (const hf::SavedTensor& form : forms) {
     const CatalogTensor& tensor = held.tensors[form.parts[0].held];
-    if (!is_whole(form) || form.shape != tensor.shape) ++made;
-    else if (form.name != tensor.name) ++renamed;
+    if (!is_whole(form) || form.shape != tensor.shape)
+      ++made;
+    else if (form.name != tensor.name)
+      ++renamed;
   }
   if (made + renamed == 0) return {};
-  return fmt::format("as transformers saves this model: {} tensors cut from or joined of others, "
-                     "{} under another name", made, renamed);
+  return fmt::format(
+      "as transformers saves this model: {} tensors cut from or joined of others, "
+      "{} under another name",
+      made, renamed);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Experts that lie unevenly on ranks, with replicas and addends, cut out of what holds them; rows in
-// another order.
+// Experts that lie unevenly on ranks, with replicas and addends, cut out of what holds them; rows
+// in another order.
 #include "shardkit/merge/saved_catalog.h"
 
 #include <gmock/gmock.h>
@@ -47,8 +47,7 @@ MergeSource source_of(std::vector<CatalogTensor> tensors, const std::string& mod
   catalog.tensors = std::move(tensors);
   MergeSource source;
   source.catalog = std::make_shared<const Catalog>(std::move(catalog));
-  source.config =
-      hf::parse_config("{\"model_type\": \"" + model_type + "\"}").value();
+  source.config = hf::parse_config("{\"model_type\": \"" + model_type + "\"}").value();
   return source;
 }
 
@@ -72,7 +71,8 @@ std::shared_ptr<const Fold> fold_of_ones() {
 
 std::vector<float> values_of(const SavedCatalog& saved, std::size_t tensor) {
   const Tensor merged = merge_to_memory(posix_file_system(), saved.catalog, tensor, DType::kFloat32,
-                                        ReplicaPolicy::kCompare, {}).value();
+                                        ReplicaPolicy::kCompare, {})
+                            .value();
   std::vector<float> values(static_cast<std::size_t>(merged.numel()));
   std::memcpy(values.data(), first_element(merged).value(), values.size() * sizeof(float));
   return values;
@@ -80,14 +80,14 @@ std::vector<float> values_of(const SavedCatalog& saved, std::size_t tensor) {
 
 TEST(SavedCatalog, ExpertsOfPiecesThatCutThem) {
   // Rank boundaries inside expert 1 and across gate and up.
-  const auto saved = saved_catalog(
-      source_of({counting(std::string(kFused), {{{0, 0, 0}, {1, 4, 2}},
-                                                {{1, 0, 0}, {1, 1, 2}},
-                                                {{1, 1, 0}, {1, 3, 1}},
-                                                {{1, 1, 1}, {1, 3, 1}},
-                                                {{2, 0, 0}, {1, 4, 2}}})},
-                "qwen3_moe"),
-      {false});
+  const auto saved =
+      saved_catalog(source_of({counting(std::string(kFused), {{{0, 0, 0}, {1, 4, 2}},
+                                                              {{1, 0, 0}, {1, 1, 2}},
+                                                              {{1, 1, 0}, {1, 3, 1}},
+                                                              {{1, 1, 1}, {1, 3, 1}},
+                                                              {{2, 0, 0}, {1, 4, 2}}})},
+                              "qwen3_moe"),
+                    {false});
   ASSERT_THAT(saved, IsOk());
   ASSERT_EQ(saved->catalog->tensors.size(), 6u);
   const CatalogTensor& gate = saved->catalog->tensors[1];
@@ -117,8 +117,8 @@ TEST(SavedCatalog, RowsThatAlternateAreReadFromPiecesThatCutTheHalves) {
   EXPECT_EQ(tensor.name, "model.llm.layers.0.mlp.experts.w13_weight");
   EXPECT_EQ(tensor.shape, (Dims{3, 2, 2, 2}));
   EXPECT_EQ(tensor.shape_to_write(), (Dims{3, 4, 2}));
-  EXPECT_THAT(values_of(*saved, 0), ElementsAre(0, 1, 4, 5, 2, 3, 6, 7,          //
-                                                8, 9, 12, 13, 10, 11, 14, 15,    //
+  EXPECT_THAT(values_of(*saved, 0), ElementsAre(0, 1, 4, 5, 2, 3, 6, 7,        //
+                                                8, 9, 12, 13, 10, 11, 14, 15,  //
                                                 16, 17, 20, 21, 18, 19, 22, 23));
 }
 
@@ -128,21 +128,21 @@ TEST(SavedCatalog, TheStrideOfASingleRowMeansNothing) {
   fused.pieces[0].strides[1] = std::numeric_limits<std::int64_t>::max();
   const auto saved = saved_catalog(source_of({fused}, "inkling_mm_model"), {false});
   ASSERT_THAT(saved, IsOk());
-  EXPECT_THAT(values_of(*saved, 0), ElementsAre(0, 1, 4, 5, 2, 3, 6, 7,          //
-                                                8, 9, 12, 13, 10, 11, 14, 15,    //
+  EXPECT_THAT(values_of(*saved, 0), ElementsAre(0, 1, 4, 5, 2, 3, 6, 7,        //
+                                                8, 9, 12, 13, 10, 11, 14, 15,  //
                                                 16, 17, 20, 21, 18, 19, 22, 23));
 }
 
 TEST(SavedCatalog, ExpertsAreTransposed) {
-  const auto saved = saved_catalog(
-      source_of({counting("layers.0.mixer.experts.down_proj", {{{0, 0, 0}, {3, 1, 2}},
-                                                               {{0, 1, 0}, {3, 3, 2}}})},
-                "nemo_speechlm"),
-      {false});
+  const auto saved =
+      saved_catalog(source_of({counting("layers.0.mixer.experts.down_proj",
+                                        {{{0, 0, 0}, {3, 1, 2}}, {{0, 1, 0}, {3, 3, 2}}})},
+                              "nemo_speechlm"),
+                    {false});
   ASSERT_THAT(saved, IsOk());
   EXPECT_EQ(saved->catalog->tensors[0].shape, (Dims{3, 2, 4}));
-  EXPECT_THAT(values_of(*saved, 0), ElementsAre(0, 2, 4, 6, 1, 3, 5, 7,          //
-                                                8, 10, 12, 14, 9, 11, 13, 15,    //
+  EXPECT_THAT(values_of(*saved, 0), ElementsAre(0, 2, 4, 6, 1, 3, 5, 7,        //
+                                                8, 10, 12, 14, 9, 11, 13, 15,  //
                                                 16, 18, 20, 22, 17, 19, 21, 23));
 }
 
@@ -211,7 +211,8 @@ TEST(SavedCatalog, AFoldOfATensorThatIsCutIsRefused) {
   CatalogTensor tensor = counting(std::string(kFused), {whole({3, 4, 2})});
   tensor.fold = fold_of_ones();
   EXPECT_THAT(saved_catalog(source_of({tensor}, "qwen3_moe"), {false}),
-              Fails(ErrorCode::kUnsupported, "saves in other parts: tensor 'model.layers.0.mlp.experts.gate_up_proj'"));
+              Fails(ErrorCode::kUnsupported,
+                    "saves in other parts: tensor 'model.layers.0.mlp.experts.gate_up_proj'"));
 }
 
 TEST(SavedCatalog, AFoldOfExpertsIsCutWithThem) {

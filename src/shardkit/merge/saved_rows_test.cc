@@ -105,22 +105,24 @@ Floats saved_values(const std::string& config, const Held& held, unsigned seed,
   source.catalog = std::make_shared<const Catalog>(std::move(catalog));
   source.config = hf::parse_config(config).value();
   const SavedCatalog saved = saved_catalog(source, std::vector<bool>(held.size(), false)).value();
-  const Tensor merged = merge_to_memory(posix_file_system(), saved.catalog, number,
-                                        DType::kFloat32, ReplicaPolicy::kCompare, {}).value();
+  const Tensor merged = merge_to_memory(posix_file_system(), saved.catalog, number, DType::kFloat32,
+                                        ReplicaPolicy::kCompare, {})
+                            .value();
   Floats values(static_cast<std::size_t>(merged.numel()));
   std::memcpy(values.data(), first_element(merged).value(), values.size() * sizeof(float));
   return values;
 }
 
-/// The saved values of a matrix whose row i is row `row_of(i)` of the held tensors, counted through.
+/// The saved values of a matrix whose row i is row `row_of(i)` of the held tensors, counted
+/// through.
 Floats rows(std::int64_t count, std::int64_t columns, std::int64_t rows_of_each,
             const std::function<std::int64_t(std::int64_t)>& row_of) {
   Floats values;
   for (std::int64_t i = 0; i < count; ++i)
     for (std::int64_t j = 0; j < columns; ++j) {
       const std::int64_t row = row_of(i);
-      values.push_back(static_cast<float>(row / rows_of_each * 10'000 +
-                                          row % rows_of_each * columns + j));
+      values.push_back(
+          static_cast<float>(row / rows_of_each * 10'000 + row % rows_of_each * columns + j));
     }
   return values;
 }
@@ -149,8 +151,8 @@ TEST(SavedRows, OfHeadsThatAlternate) {
 TEST(SavedRows, OfTwoTensorsThatAlternate) {
   constexpr std::int64_t kRows = 7, kColumns = 6;
   const std::string mlp = "model.language_model.layers.0.mlp.";
-  const Floats expected = rows(2 * kRows, kColumns, kRows,
-                               [](std::int64_t i) { return i % 2 * kRows + i / 2; });
+  const Floats expected =
+      rows(2 * kRows, kColumns, kRows, [](std::int64_t i) { return i % 2 * kRows + i / 2; });
   for (unsigned seed = 0; seed < kSeeds; ++seed)
     EXPECT_EQ(saved_values(R"({"model_type": "inkling_mm_model"})",
                            {{mlp + "gate_proj.weight", {kRows, kColumns}},

@@ -26,11 +26,10 @@ std::vector<Tie> find_ties(const MergeSource& source) {
     const CatalogTensor& b = catalog.tensors[tie.alias];
     const std::size_t low = std::min(tie.canonical, tie.alias);
     const std::size_t high = std::max(tie.canonical, tie.alias);
-    const bool shared = std::any_of(
-        catalog.shared.begin(), catalog.shared.end(),
-        [low, high](const SharedStorage& same) {
-          return same.first == low && same.second == high;
-        });
+    const bool shared = std::any_of(catalog.shared.begin(), catalog.shared.end(),
+                                    [low, high](const SharedStorage& same) {
+                                      return same.first == low && same.second == high;
+                                    });
     if (a.shape != b.shape || a.dtype != b.dtype) tie.state = TieState::kDifferent;
     if (shared) tie.state = TieState::kShared;
     if (a.fold || b.fold) tie.state = TieState::kDifferent;

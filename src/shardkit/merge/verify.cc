@@ -61,8 +61,8 @@ Status check_hashes(FileSystem& fs, const std::string& folder, const ManifestFil
     const auto block = std::span(buffer).first(bytes);
     SHARDKIT_TRY(file->read_at(at, block));
     if (block_hash(block) != listed.hashes[i])
-      report.differences.push_back(fmt::format("{}: bytes {} to {} are not what was written",
-                                               listed.name, at, at + bytes));
+      report.differences.push_back(
+          fmt::format("{}: bytes {} to {} are not what was written", listed.name, at, at + bytes));
   }
   report.files += 1;
   report.bytes += listed.bytes;
@@ -86,9 +86,9 @@ class CompareSink final : public BlockSink {
     if (differ.first == part.end()) return {};
     const auto at = offset + static_cast<std::uint64_t>(differ.first - part.begin());
     const std::lock_guard lock(mutex_);
-    differences_.emplace(std::pair(file, offset / kBlockBytes),
-                         fmt::format("{}: differs from byte {} on, in {}", planned.name, at,
-                                     place(planned, at)));
+    differences_.emplace(
+        std::pair(file, offset / kBlockBytes),
+        fmt::format("{}: differs from byte {} on, in {}", planned.name, at, place(planned, at)));
     return {};
   }
 
@@ -140,11 +140,12 @@ Result<VerifyReport> verify_against_checkpoint(FileSystem& fs, const std::string
                                                const TransferOptions& options,
                                                const std::string& base_model_dir) {
   SHARDKIT_ASSIGN(const Manifest manifest, read_manifest(fs, folder));
-  SHARDKIT_ASSIGN(CheckpointFolder checkpoint, discover_checkpoint(fs, local_dirs, MissingRanks::kAllowed));
+  SHARDKIT_ASSIGN(CheckpointFolder checkpoint,
+                  discover_checkpoint(fs, local_dirs, MissingRanks::kAllowed));
   // The folder's own config decides ties, as the one it was copied from did.
-  SHARDKIT_ASSIGN(const MergeSource source, open_merge_source(fs, std::move(checkpoint), folder,
-                                                              manifest.choices.plain,
-                                                              base_model_dir));
+  SHARDKIT_ASSIGN(
+      const MergeSource source,
+      open_merge_source(fs, std::move(checkpoint), folder, manifest.choices.plain, base_model_dir));
   SHARDKIT_ASSIGN(const OutputDecision decision,
                   decide_output(fs, source, manifest.choices, TensorBytes::kRead));
   VerifyReport report;

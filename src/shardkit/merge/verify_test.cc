@@ -90,9 +90,12 @@ TEST_F(VerifyTest, AManifestIsNotBelieved) {
   };
   EXPECT_THAT(with("\"config.json\"", "\"../secret\""), Fails(ErrorCode::kUnsafe, "../secret"));
   EXPECT_THAT(with("\"config.json\"", "\"/etc/passwd\""), Fails(ErrorCode::kUnsafe, "/etc/passwd"));
-  EXPECT_THAT(with("\"block_bytes\": 8388608", "\"block_bytes\": 1"), Fails(ErrorCode::kUnsupported, "block size"));
-  EXPECT_THAT(with("\"xxh3_64\":[\"", "\"xxh3_64\":[\"zz"), Fails(ErrorCode::kCorrupt, "16 digits"));
-  EXPECT_THAT(with("\"xxh3_64\":[", "\"xxh3_64\":[\"0000000000000000\","), Fails(ErrorCode::kCorrupt, "do not fit"));
+  EXPECT_THAT(with("\"block_bytes\": 8388608", "\"block_bytes\": 1"),
+              Fails(ErrorCode::kUnsupported, "block size"));
+  EXPECT_THAT(with("\"xxh3_64\":[\"", "\"xxh3_64\":[\"zz"),
+              Fails(ErrorCode::kCorrupt, "16 digits"));
+  EXPECT_THAT(with("\"xxh3_64\":[", "\"xxh3_64\":[\"0000000000000000\","),
+              Fails(ErrorCode::kCorrupt, "do not fit"));
   const std::pair<const char*, const char*> wrong[] = {
       {"\"options\"", "'options' is missing"},
       {"\"files\"", "'files' is missing or no list"},
@@ -100,9 +103,9 @@ TEST_F(VerifyTest, AManifestIsNotBelieved) {
       {"\"shardkit_version\"", "'shardkit_version' is missing or no string"},
       {"\"xxh3_64\"", "a file has no hashes"}};
   for (const auto& [member, reason] : wrong)
-    EXPECT_THAT(with(member, "\"other\""),
-                Fails(ErrorCode::kCorrupt,
-                      std::string("this is no manifest of a merge: ") + reason));
+    EXPECT_THAT(
+        with(member, "\"other\""),
+        Fails(ErrorCode::kCorrupt, std::string("this is no manifest of a merge: ") + reason));
   EXPECT_THAT(with("\"xxh3_64\":[\"", "\"xxh3_64\":[\"000000000000000g\",\""),
               Fails(ErrorCode::kCorrupt, "a hash is not hexadecimal"));
   std::filesystem::remove(path);

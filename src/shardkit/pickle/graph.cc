@@ -22,8 +22,8 @@ constexpr std::array<Kind, 256> leaf_kinds() {
   for (const Opcode code : {Opcode::kShortBinString, Opcode::kBinString, Opcode::kShortBinUnicode,
                             Opcode::kBinUnicode, Opcode::kBinUnicode8})
     set(code, Kind::kString);
-  for (const Opcode code : {Opcode::kShortBinBytes, Opcode::kBinBytes, Opcode::kBinBytes8,
-                            Opcode::kByteArray8})
+  for (const Opcode code :
+       {Opcode::kShortBinBytes, Opcode::kBinBytes, Opcode::kBinBytes8, Opcode::kByteArray8})
     set(code, Kind::kBytes);
   return kinds;
 }
@@ -66,8 +66,7 @@ std::int64_t Graph::integer(ObjectId id) const {
   if (!is_leaf(id))
     return static_cast<std::int64_t>(std::uint64_t{objects_[id].b} << 32 | objects_[id].a);
   switch (static_cast<Opcode>(opcode(id))) {
-    case Opcode::kBinInt:
-      return static_cast<std::int32_t>(unsigned_number(argument(id, 4)));
+    case Opcode::kBinInt: return static_cast<std::int32_t>(unsigned_number(argument(id, 4)));
     case Opcode::kBinInt1: return static_cast<std::int64_t>(unsigned_number(argument(id, 1)));
     case Opcode::kBinInt2: return static_cast<std::int64_t>(unsigned_number(argument(id, 2)));
     default: {  // LONG1

@@ -59,9 +59,7 @@ class Graph {
   ObjectId root() const { return root_; }
   /// Ids below this are the objects that are no leaves, in the order in which they were made.
   ObjectId non_leaves() const { return static_cast<ObjectId>(objects_.size()); }
-  Kind kind(ObjectId id) const {
-    return is_leaf(id) ? kLeafKinds[opcode(id)] : objects_[id].kind;
-  }
+  Kind kind(ObjectId id) const { return is_leaf(id) ? kLeafKinds[opcode(id)] : objects_[id].kind; }
   /// Of the opcode that made the object, in the file the pickle came from.
   std::uint64_t offset(ObjectId id) const {
     return base_offset_ + (is_leaf(id) ? id & ~kLeafBit : objects_[id].offset);
@@ -83,10 +81,10 @@ class Graph {
     }
     return std::span(items_).subspan(object.a, object.b);
   }
-  const Global& global(ObjectId id) const { return globals_[objects_[id].a]; }       // kGlobal
-  std::uint32_t global_index(ObjectId id) const { return objects_[id].a; }           // kGlobal
-  ObjectId persistent_id(ObjectId id) const { return objects_[id].a; }  // kPersistentId
-  const Construction& construction(ObjectId id) const {                 // kCall, kNew
+  const Global& global(ObjectId id) const { return globals_[objects_[id].a]; }  // kGlobal
+  std::uint32_t global_index(ObjectId id) const { return objects_[id].a; }      // kGlobal
+  ObjectId persistent_id(ObjectId id) const { return objects_[id].a; }          // kPersistentId
+  const Construction& construction(ObjectId id) const {                         // kCall, kNew
     return constructions_[objects_[id].a].how;
   }
 

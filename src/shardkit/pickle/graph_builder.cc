@@ -127,8 +127,7 @@ Result<ObjectId> GraphBuilder::frozen_set(std::span<const ObjectId> items, std::
   return filled(Kind::kFrozenSet, items, at);
 }
 
-Result<ObjectId> GraphBuilder::filled(Kind kind, std::span<const ObjectId> items,
-                                      std::size_t at) {
+Result<ObjectId> GraphBuilder::filled(Kind kind, std::span<const ObjectId> items, std::size_t at) {
   SHARDKIT_ASSIGN(const ObjectId id, make(kind, at));
   append(graph_.objects_[id], items);
   SHARDKIT_TRY(holds(id, items, at));
@@ -143,9 +142,9 @@ Result<ObjectId> GraphBuilder::global(std::string_view module, std::string_view 
     if (!options_.allow || !options_.allow(module, name))
       return error(ErrorCode::kUnsafe, "a class or function that is not on the allow list", at)
           .found(fmt::format("'{}' of module '{}'", name, module));
-    found = global_of_name_
-                .emplace(std::move(key), static_cast<std::uint32_t>(graph_.globals_.size()))
-                .first;
+    found =
+        global_of_name_.emplace(std::move(key), static_cast<std::uint32_t>(graph_.globals_.size()))
+            .first;
     graph_.globals_.push_back({std::string(module), std::string(name)});
   }
   return make(Kind::kGlobal, at, found->second);
@@ -157,8 +156,8 @@ Result<ObjectId> GraphBuilder::persistent(ObjectId id, std::size_t at) {
   return made;
 }
 
-Result<ObjectId> GraphBuilder::construct(Kind kind, ObjectId callee, ObjectId args,
-                                         ObjectId kwargs, std::size_t at) {
+Result<ObjectId> GraphBuilder::construct(Kind kind, ObjectId callee, ObjectId args, ObjectId kwargs,
+                                         std::size_t at) {
   // A call may make a callee: protocol 2 writes a nested class as getattr(outer, 'Inner').
   const Kind callee_kind = graph_.kind(callee);
   if (callee_kind != Kind::kGlobal && callee_kind != Kind::kCall)

@@ -296,9 +296,7 @@ Status Machine::step(Opcode code) {
       pop();
       return {};
     case Opcode::kPopMark: return pop_mark();
-    case Opcode::kDup:
-      SHARDKIT_TRY(need(1));
-      return push(stack_.back());
+    case Opcode::kDup: SHARDKIT_TRY(need(1)); return push(stack_.back());
 
     case Opcode::kNone: return push_leaf<0>();
     case Opcode::kNewTrue: return push_leaf<0>();

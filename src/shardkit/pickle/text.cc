@@ -15,10 +15,14 @@ std::optional<std::uint32_t> hex(std::string_view digits) {
   std::uint32_t value = 0;
   for (const char c : digits) {
     std::uint32_t digit = 0;
-    if (c >= '0' && c <= '9') digit = static_cast<std::uint32_t>(c - '0');
-    else if (c >= 'a' && c <= 'f') digit = static_cast<std::uint32_t>(c - 'a' + 10);
-    else if (c >= 'A' && c <= 'F') digit = static_cast<std::uint32_t>(c - 'A' + 10);
-    else return std::nullopt;
+    if (c >= '0' && c <= '9')
+      digit = static_cast<std::uint32_t>(c - '0');
+    else if (c >= 'a' && c <= 'f')
+      digit = static_cast<std::uint32_t>(c - 'a' + 10);
+    else if (c >= 'A' && c <= 'F')
+      digit = static_cast<std::uint32_t>(c - 'A' + 10);
+    else
+      return std::nullopt;
     value = value << 4 | digit;
   }
   return value;
@@ -79,8 +83,8 @@ bool is_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     // Most texts are ASCII: eight bytes at once.
     std::uint64_t eight = 0;
-    if (text.size() - i >= 8 && (std::memcpy(&eight, text.data() + i, 8),
-                                 (eight & 0x8080808080808080u) == 0)) {
+    if (text.size() - i >= 8 &&
+        (std::memcpy(&eight, text.data() + i, 8), (eight & 0x8080808080808080u) == 0)) {
       i += 8;
       continue;
     }
@@ -184,8 +188,8 @@ std::string_view shortest_twos_complement(std::string_view bytes) {
   while (!bytes.empty()) {
     const std::uint8_t last = byte_at(bytes, bytes.size() - 1);
     const bool next_negative = bytes.size() > 1 && (byte_at(bytes, bytes.size() - 2) & 0x80) != 0;
-    const bool repeats = (last == 0x00 && !next_negative) ||
-                         (last == 0xff && bytes.size() > 1 && next_negative);
+    const bool repeats =
+        (last == 0x00 && !next_negative) || (last == 0xff && bytes.size() > 1 && next_negative);
     if (!repeats) break;
     bytes.remove_suffix(1);
   }

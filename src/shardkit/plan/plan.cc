@@ -38,8 +38,7 @@ Status prove_file(const Catalog& catalog, const PlannedFile& file) {
       return Error(ErrorCode::kInternal, "the tensors of an output file do not follow each other")
           .in_file(file.name)
           .at_offset(at);
-    const auto bytes =
-        checked_mul(catalog.tensors[step.tensor].numel(), item_bytes(step.dtype));
+    const auto bytes = checked_mul(catalog.tensors[step.tensor].numel(), item_bytes(step.dtype));
     const auto end = bytes ? checked_add(at, unsigned_bytes(*bytes)) : std::nullopt;
     if (!end)
       return Error(ErrorCode::kLimit, "an output file is larger than any file can be")

@@ -38,10 +38,10 @@ struct PlannedFile {
 /// What a plan does, in numbers.
 struct PlanSummary {
   std::uint64_t tensors = 0;
-  std::uint64_t pieces = 0;            ///< source boxes that are read
-  std::uint64_t compared_replicas = 0; ///< copies of tensors that are read to be compared
-  std::uint64_t casts = 0;             ///< tensors written in another dtype than stored
-  std::uint64_t folds = 0;             ///< tensors into which an adapter is folded
+  std::uint64_t pieces = 0;             ///< source boxes that are read
+  std::uint64_t compared_replicas = 0;  ///< copies of tensors that are read to be compared
+  std::uint64_t casts = 0;              ///< tensors written in another dtype than stored
+  std::uint64_t folds = 0;              ///< tensors into which an adapter is folded
   std::uint64_t read_bytes = 0;
   std::uint64_t write_bytes = 0;
 };

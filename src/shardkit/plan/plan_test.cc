@@ -15,7 +15,8 @@ using testing::make_storage;
 Piece piece(Box box, std::int32_t replica = 0, std::int32_t addend = 0) {
   Piece result;
   result.strides = contiguous_strides(box.shape);
-  result.storage = make_storage(std::vector<float>(static_cast<std::size_t>(*element_count(box.shape))));
+  result.storage =
+      make_storage(std::vector<float>(static_cast<std::size_t>(*element_count(box.shape))));
   result.box = std::move(box);
   result.replica = replica;
   result.addend = addend;
@@ -34,7 +35,8 @@ TEST(ProveWhole, EveryLayerMustCoverTheTensorOnce) {
   CatalogTensor tensor = tensor_of({4}, {piece({{0}, {2}}), piece({{2}, {2}})});
   EXPECT_THAT(prove_whole(tensor), IsOk());
   tensor.replicas = 2;
-  EXPECT_THAT(prove_whole(tensor), Fails(ErrorCode::kIncomplete, "tensor 'w', expected 4 elements, found 0"));
+  EXPECT_THAT(prove_whole(tensor),
+              Fails(ErrorCode::kIncomplete, "tensor 'w', expected 4 elements, found 0"));
   tensor.pieces.push_back(piece({{0}, {4}}, 1));
   EXPECT_THAT(prove_whole(tensor), IsOk());
   tensor.pieces.push_back(piece({{0}, {1}}, 1));

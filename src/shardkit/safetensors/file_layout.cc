@@ -1,14 +1,14 @@
 // Lays out a safetensors file for writing.
 #include "shardkit/safetensors/file_layout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <numeric>
 #include <optional>
 #include <string_view>
 #include <unordered_set>
-
-#include <fmt/format.h>
 
 #include "shardkit/base/checked_math.h"
 #include "shardkit/json/utf8.h"
@@ -24,11 +24,11 @@ constexpr std::string_view kMetadata = R"({"__metadata__":{"format":"pt")";
 /// The order of data in a file (safetensors 0.8, tensor.rs: Dtype from its last enumerator to its
 /// first).
 constexpr std::array kDataOrder{
-    DType::kUInt64,          DType::kInt64,          DType::kFloat64,       DType::kComplex64,
-    DType::kFloat32,         DType::kUInt32,         DType::kInt32,         DType::kBFloat16,
-    DType::kFloat16,         DType::kUInt16,         DType::kInt16,         DType::kFloat8E5M2FNUZ,
-    DType::kFloat8E4M3FNUZ,  DType::kFloat8E8M0FNU,  DType::kFloat8E4M3FN,  DType::kFloat8E5M2,
-    DType::kInt8,            DType::kUInt8,          DType::kFloat4E2M1FNx2, DType::kBool};
+    DType::kUInt64,         DType::kInt64,         DType::kFloat64,        DType::kComplex64,
+    DType::kFloat32,        DType::kUInt32,        DType::kInt32,          DType::kBFloat16,
+    DType::kFloat16,        DType::kUInt16,        DType::kInt16,          DType::kFloat8E5M2FNUZ,
+    DType::kFloat8E4M3FNUZ, DType::kFloat8E8M0FNU, DType::kFloat8E4M3FN,   DType::kFloat8E5M2,
+    DType::kInt8,           DType::kUInt8,         DType::kFloat4E2M1FNx2, DType::kBool};
 
 std::size_t data_rank(DType dtype) {
   return static_cast<std::size_t>(std::find(kDataOrder.begin(), kDataOrder.end(), dtype) -
@@ -40,8 +40,7 @@ Result<std::uint64_t> checked_bytes(const TensorSpec& tensor) {
   const auto invalid = [&](std::string_view what) {
     return Error(ErrorCode::kInvalidArgument, std::string(what)).of_tensor(tensor.name);
   };
-  if (tensor.name == "__metadata__")
-    return invalid("safetensors keeps this name for itself");
+  if (tensor.name == "__metadata__") return invalid("safetensors keeps this name for itself");
   if (tensor.name.find('\0') != std::string::npos || !json::is_valid_utf8(tensor.name))
     return invalid("a name with a NUL or that is not UTF-8");
   if (safetensors_name(tensor.dtype).empty())

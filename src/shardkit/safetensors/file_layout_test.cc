@@ -68,9 +68,8 @@ TEST(SafetensorsLayout, RefusesWhatTheFormatCannotHold) {
   EXPECT_THAT(one("a", DType::kFloat32, {std::int64_t{1} << 62, 2}), Fails(kInvalid, "too large"));
   EXPECT_THAT(one("a", DType::kFloat4E2M1FNx2, {0, std::int64_t{1} << 62}),
               Fails(kInvalid, "too large"));
-  const std::vector<TensorSpec> huge{{"a", DType::kInt8, {INT64_MAX}},
-                                     {"b", DType::kInt8, {INT64_MAX}},
-                                     {"c", DType::kInt8, {2}}};
+  const std::vector<TensorSpec> huge{
+      {"a", DType::kInt8, {INT64_MAX}}, {"b", DType::kInt8, {INT64_MAX}}, {"c", DType::kInt8, {2}}};
   EXPECT_THAT(lay_out(huge), Fails(kInvalid, "are too large for one file: tensor 'c'"));
   const TensorSpec nul{std::string("a\0b", 3), DType::kFloat32, {1}};
   EXPECT_THAT(lay_out(std::span(&nul, 1)), Fails(kInvalid, "NUL"));

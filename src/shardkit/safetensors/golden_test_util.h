@@ -27,9 +27,7 @@ inline const json::Value& at(const json::Value& object, std::string_view key) {
   return *member;
 }
 
-inline const std::string& text_of(const json::Value& value) {
-  return *value.get_if<std::string>();
-}
+inline const std::string& text_of(const json::Value& value) { return *value.get_if<std::string>(); }
 
 inline const std::vector<json::Value>& items_of(const json::Value& value) {
   return value.get_if<json::Array>()->items;

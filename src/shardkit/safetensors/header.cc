@@ -1,6 +1,8 @@
 // Parses and checks the header of a safetensors file.
 #include "shardkit/safetensors/header.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <limits>
@@ -8,8 +10,6 @@
 #include <span>
 #include <string_view>
 #include <unordered_set>
-
-#include <fmt/format.h>
 
 #include "shardkit/base/checked_math.h"
 #include "shardkit/json/events.h"
@@ -25,14 +25,14 @@ Error corrupt(std::string_view what) { return Error(ErrorCode::kCorrupt, std::st
 /// Where in the document the next part belongs.
 enum class Place {
   kStart,
-  kTop,          ///< between the members of the outermost object
-  kMetadata,     ///< the value of __metadata__, or its members
-  kEntry,        ///< the value of a tensor name
-  kField,        ///< between the members of a tensor
+  kTop,       ///< between the members of the outermost object
+  kMetadata,  ///< the value of __metadata__, or its members
+  kEntry,     ///< the value of a tensor name
+  kField,     ///< between the members of a tensor
   kDtype,
   kShape,
   kOffsets,
-  kIgnored,      ///< the value of a field that safetensors does not define
+  kIgnored,  ///< the value of a field that safetensors does not define
   kEnd,
 };
 
@@ -101,15 +101,15 @@ class HeaderBuilder : public json::Events {
 /// an entry that safetensors does not define may be anything.
 Error HeaderBuilder::unexpected(std::string_view found) const {
   switch (place_) {
-    case Place::kMetadata:
-      return corrupt("__metadata__ is no object of strings").found(found);
-    case Place::kEntry: return corrupt("a tensor's entry is no object").of_tensor(record_.name)
-          .found(found);
+    case Place::kMetadata: return corrupt("__metadata__ is no object of strings").found(found);
+    case Place::kEntry:
+      return corrupt("a tensor's entry is no object").of_tensor(record_.name).found(found);
     case Place::kDtype: return corrupt("dtype is no string").of_tensor(record_.name).found(found);
     case Place::kShape:
       return corrupt("shape is no array of sizes").of_tensor(record_.name).found(found);
     default:  // kOffsets
-      return corrupt("data_offsets is no array of two positions").of_tensor(record_.name)
+      return corrupt("data_offsets is no array of two positions")
+          .of_tensor(record_.name)
           .found(found);
   }
 }
@@ -117,7 +117,8 @@ Error HeaderBuilder::unexpected(std::string_view found) const {
 Status HeaderBuilder::unsigned_integer(std::uint64_t value) {
   if (place_ == Place::kShape && in_array_) {
     if (value > std::uint64_t{std::numeric_limits<std::int64_t>::max()})
-      return corrupt("a size in shape overflows").of_tensor(record_.name)
+      return corrupt("a size in shape overflows")
+          .of_tensor(record_.name)
           .found(std::to_string(value));
     if (sizes_.size() == Dims::kMaxDims)
       return Error(ErrorCode::kLimit,
@@ -195,8 +196,7 @@ Status HeaderBuilder::key(std::string name) {
     return {};
   }
   if (name.find('\0') != name.npos) return corrupt("a tensor's name holds a NUL");
-  if (!names_.insert(name).second)
-    return corrupt("the tensor comes twice").of_tensor(name);
+  if (!names_.insert(name).second) return corrupt("the tensor comes twice").of_tensor(name);
   record_.name = std::move(name);
   place_ = Place::kEntry;
   return {};
@@ -251,7 +251,8 @@ Status HeaderBuilder::entry_done() {
     return corrupt("the shape overflows").of_tensor(record_.name).found(to_string(record_.shape));
   if (record_.end < record_.begin ||
       record_.end - record_.begin != static_cast<std::uint64_t>(*bytes))
-    return corrupt("data_offsets do not fit shape and dtype").of_tensor(record_.name)
+    return corrupt("data_offsets do not fit shape and dtype")
+        .of_tensor(record_.name)
         .expected(fmt::format("{} bytes", *bytes))
         .found(fmt::format("[{}, {}]", record_.begin, record_.end));
   header_.tensors.push_back(std::move(record_));
@@ -329,8 +330,8 @@ Result<Header> read(const RandomAccessFile& file) {
   Header header;
   header.data_offset = kLengthBytes + length;
   HeaderBuilder builder(header);
-  SHARDKIT_TRY(json::read_events(text, builder,
-                                 {.bytes = kMaxHeaderBytes, .text_offset = kLengthBytes}));
+  SHARDKIT_TRY(
+      json::read_events(text, builder, {.bytes = kMaxHeaderBytes, .text_offset = kLengthBytes}));
   SHARDKIT_TRY(check_tiling(header.tensors, file.size() - header.data_offset));
   return header;
 }

@@ -65,7 +65,8 @@ TEST(SafetensorsHeader, ReadsWhatSafetensorsWrites) {
       EXPECT_EQ(record.dtype, spec.dtype) << spec.name;
       EXPECT_EQ(record.shape, spec.shape) << spec.name;
       EXPECT_EQ(content.substr(header->data_offset + record.begin, record.end - record.begin),
-                from_hex(text_of(at(tensor, "hex")))) << spec.name;
+                from_hex(text_of(at(tensor, "hex"))))
+          << spec.name;
     }
   }
 }
@@ -111,13 +112,14 @@ TEST(SafetensorsHeader, SaysWhatIsWrong) {
   const auto result = [&](const std::string& name) { return header_of(odd.at(name)); };
   constexpr ErrorCode kCorrupt = ErrorCode::kCorrupt;
 
-  EXPECT_THAT(result("nothing"), Fails(kCorrupt, "too short for a safetensors file: expected at "
-                                                 "least 8 bytes, found 0, file 'a.safetensors'"));
+  EXPECT_THAT(result("nothing"), Fails(kCorrupt,
+                                       "too short for a safetensors file: expected at "
+                                       "least 8 bytes, found 0, file 'a.safetensors'"));
   EXPECT_THAT(result("no header"), Fails(kCorrupt, "does not begin with '{'"));
   EXPECT_THAT(result("length 2^64-1"), AllOf(Fails(kCorrupt, "longer than the file"),
                                              Fails(kCorrupt, "found 18446744073709551615")));
-  EXPECT_THAT(result("cut JSON"), AllOf(Fails(kCorrupt, "not valid JSON"),
-                                        Fails(kCorrupt, "offset 13")));
+  EXPECT_THAT(result("cut JSON"),
+              AllOf(Fails(kCorrupt, "not valid JSON"), Fails(kCorrupt, "offset 13")));
   EXPECT_THAT(result("LFS pointer"), Fails(kCorrupt, "a Git LFS pointer"));
   EXPECT_THAT(result("HTML"), Fails(kCorrupt, "an HTML page"));
   EXPECT_THAT(result("field twice"), Fails(kCorrupt, "'dtype' comes twice: tensor 'a'"));
@@ -140,8 +142,9 @@ TEST(SafetensorsHeader, SaysWhatIsWrong) {
   EXPECT_THAT(result("hole in front"), Fails(kCorrupt, "a hole in the data before the tensor"));
   EXPECT_THAT(result("overlap"), Fails(kCorrupt, "overlaps the one before it: tensor 'b'"));
   EXPECT_THAT(result("tail"), Fails(kCorrupt, "bytes behind the last tensor"));
-  EXPECT_THAT(result("cut off"), Fails(kCorrupt, "the file ends before its tensors do (cut off?): "
-                                                 "tensor 'a', expected 1 bytes of data, found 0"));
+  EXPECT_THAT(result("cut off"), Fails(kCorrupt,
+                                       "the file ends before its tensors do (cut off?): "
+                                       "tensor 'a', expected 1 bytes of data, found 0"));
 }
 
 TEST(SafetensorsHeader, ReadsNoMoreThanTheFileAndTheLimitAllow) {

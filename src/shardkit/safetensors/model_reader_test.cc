@@ -16,9 +16,7 @@ using testing::IsOk;
 /// A copy of the folder, to be broken.
 class ReadModelTest : public ::testing::Test {
  protected:
-  ReadModelTest() {
-    std::filesystem::copy(golden_path("sharded"), dir_ / "model");
-  }
+  ReadModelTest() { std::filesystem::copy(golden_path("sharded"), dir_ / "model"); }
 
   Result<Dict> read() { return read_model(posix_file_system(), dir_ / "model"); }
 

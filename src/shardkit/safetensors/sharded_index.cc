@@ -1,10 +1,10 @@
 // Splits a model into files, and writes and reads the index over them.
 #include "shardkit/safetensors/sharded_index.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "shardkit/json/parse.h"
 #include "shardkit/json/write.h"
@@ -69,8 +69,7 @@ Result<Index> read_index(std::string_view text) {
   SHARDKIT_ASSIGN(const json::Value document, json::parse(text, {.bytes = kMaxIndexBytes}));
   const json::Value* weight_map = document.find("weight_map");
   const auto* members = weight_map == nullptr ? nullptr : weight_map->get_if<json::Object>();
-  if (members == nullptr)
-    return Error(ErrorCode::kCorrupt, "the index has no weight_map object");
+  if (members == nullptr) return Error(ErrorCode::kCorrupt, "the index has no weight_map object");
 
   Index index;
   if (const json::Value* metadata = document.find("metadata")) {

@@ -103,7 +103,8 @@ TEST(ReadIndex, Refuses) {
               Fails(ErrorCode::kCorrupt, "comes twice"));
   for (const char* file : {"../x", "/etc/passwd", "a/../../x", "a/..", "..", "", "x\\u0000y"})
     EXPECT_THAT(read_index(R"({"weight_map": {"a": ")" + std::string(file) + "\"}}"),
-                Fails(ErrorCode::kUnsafe, "leads out of the model's folder")) << file;
+                Fails(ErrorCode::kUnsafe, "leads out of the model's folder"))
+        << file;
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// fsdp2_sharded_save_to_cpu() and fsdp2_sharded_load_from_cpu(): a rank's shards, saved and put back
+// fsdp2_sharded_save_to_cpu() and fsdp2_sharded_load_from_cpu(): a rank's shards, saved and put
+// back
 #pragma once
 
 #include <future>
@@ -39,8 +40,8 @@ Result<Snapshot> fsdp2_sharded_save_to_cpu(const Dict& named_tensors,
 Status refill_snapshot(const Dict& named_tensors, Snapshot& snapshot);
 
 /// Both in a thread of its own. Until the future is ready the live tensors must not be written
-/// (they are kept alive here), nor `snapshot` be read or moved, which must outlive that. Errors come
-/// with the future, kLimit also if the system gives no thread. Destroying the future waits.
+/// (they are kept alive here), nor `snapshot` be read or moved, which must outlive that. Errors
+/// come with the future, kLimit also if the system gives no thread. Destroying the future waits.
 std::future<Result<Snapshot>> fsdp2_sharded_save_to_cpu_async(Dict named_tensors,
                                                               MemoryOptions memory = {});
 std::future<Status> refill_snapshot_async(Dict named_tensors, Snapshot& snapshot);

@@ -253,10 +253,10 @@ TEST(Async, ErrorsComeWithTheFuture) {
   struct OutOfMemory : CountingPinner {
     Result<std::byte*> allocate(std::size_t) override { throw std::bad_alloc(); }
   };
-  EXPECT_THAT(fsdp2_sharded_save_to_cpu_async(model(3),
-                                              {false, true, std::make_shared<OutOfMemory>()})
-                  .get(),
-              Fails(ErrorCode::kLimit, "there is not enough memory"));
+  EXPECT_THAT(
+      fsdp2_sharded_save_to_cpu_async(model(3), {false, true, std::make_shared<OutOfMemory>()})
+          .get(),
+      Fails(ErrorCode::kLimit, "there is not enough memory"));
 }
 
 TEST(Async, LiveMemoryStaysUntilTheCopyIsDone) {
@@ -299,10 +299,9 @@ TEST(Fsdp2Load, PutsBackInPlaceWithMixedPlacements) {
 }
 
 TEST(Fsdp2Load, SkipsAndReportsNames) {
-  const Snapshot snapshot =
-      fsdp2_sharded_save_to_cpu(
-          make_dict({{"w", dtensor({1, 2})}, {"old", float_tensor({1}, {1})}}))
-          .value();
+  const Snapshot snapshot = fsdp2_sharded_save_to_cpu(make_dict({{"w", dtensor({1, 2})},
+                                                                 {"old", float_tensor({1}, {1})}}))
+                                .value();
   const Dict live = make_dict({{"new", float_tensor({1}, {7})}, {"w", dtensor({8, 9})}});
   auto groups = make_thread_groups(1);
   const auto report =
@@ -377,14 +376,15 @@ TEST(Fsdp2Load, ADTensorIsPutBackByAllRanksOrByNone) {
   const Dict both = two(dtensor({1, 2}), dtensor({3, 4}));
   const Dict first = make_dict({{"first", dtensor({1, 2})}});
   for (const Status& status : load(both, first)) {
-    EXPECT_THAT(status, Fails(kInvalid, "rank 0: the snapshot of rank 1 lacks its part of a "
-                                        "tensor that is to be put back"));
+    EXPECT_THAT(status, Fails(kInvalid,
+                              "rank 0: the snapshot of rank 1 lacks its part of a "
+                              "tensor that is to be put back"));
     EXPECT_EQ(status.error().tensor(), "second");
   }
   for (const Status& status : load(first, first)) EXPECT_THAT(status, IsOk());
   // A name may mean a tensor of each rank's own: the stages of a pipeline have meshes of their own.
-  const auto on_other_mesh = DTensor{float_tensor({2}, {3, 4}),
-                                     make_sharding({2}, {2, 3}, {Shard{0}}, {4})};
+  const auto on_other_mesh =
+      DTensor{float_tensor({2}, {3, 4}), make_sharding({2}, {2, 3}, {Shard{0}}, {4})};
   const auto statuses = load_on_ranks(2, [&](ProcessGroup& group) -> Result<LoadReport> {
     const bool lacks = group.rank() == 1;
     const Dict mine = two(dtensor({5, 5}), lacks ? on_other_mesh : dtensor({6, 6}));
@@ -444,10 +444,10 @@ TEST(Fsdp2Load, IntoTheMemoryOfAnUnusedEntryIsRefused) {
 
 TEST(Fsdp2Load, TiedTensorsMustBeSavedAlike) {
   const auto load = [](const std::vector<float>& head, const Tensor& tied) {
-    const Snapshot snapshot = fsdp2_sharded_save_to_cpu(
-                                  make_dict({{"embedding", float_tensor({2}, {1, 2})},
+    const Snapshot snapshot =
+        fsdp2_sharded_save_to_cpu(make_dict({{"embedding", float_tensor({2}, {1, 2})},
                                              {"head", float_tensor({2}, head)}}))
-                                  .value();
+            .value();
     return load_on_ranks(1, [&](ProcessGroup& group) {
       return fsdp2_sharded_load_from_cpu(make_dict({{"embedding", tied}, {"head", tied}}), snapshot,
                                          nullptr, group);
@@ -455,8 +455,9 @@ TEST(Fsdp2Load, TiedTensorsMustBeSavedAlike) {
   };
   const Tensor tied = float_tensor({2}, {9, 9});
   EXPECT_THAT(load({1, 3}, tied),
-              Fails(kInvalid, "rank 0: the tensor lies in the memory of 'embedding', of which the "
-                              "snapshot has other elements: tensor 'head'"));
+              Fails(kInvalid,
+                    "rank 0: the tensor lies in the memory of 'embedding', of which the "
+                    "snapshot has other elements: tensor 'head'"));
   EXPECT_THAT(stored_floats(tied), ElementsAre(9, 9));
   EXPECT_THAT(load({1, 2}, tied), IsOk());
   EXPECT_THAT(stored_floats(tied), ElementsAre(1, 2));

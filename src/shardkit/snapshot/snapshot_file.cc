@@ -138,7 +138,7 @@ Result<ReadFile> read_checked(const RandomAccessFile& file, const ProcessGroup& 
         return std::move(status).error().of_tensor(name);
     auto tensor = make_unfilled_cpu_tensor(record.dtype, record.shape, memory);
     if (!tensor.ok()) return std::move(tensor).error().of_tensor(name);
-    SHARDKIT_ASSIGN(std::byte* data, first_element(*tensor));
+    SHARDKIT_ASSIGN(std::byte * data, first_element(*tensor));
     if (data)
       SHARDKIT_TRY(file.read_at(header.data_offset + record.begin,
                                 std::span(data, static_cast<std::size_t>(tensor->bytes()))));

@@ -19,8 +19,8 @@ std::string snapshot_file_name(int world_size, int rank);
 /// A file appears under its name whole or not at all, and only after all ranks have written and
 /// synced theirs; what was there is replaced. A crash between two ranks' renames, or a rename that
 /// fails, leaves files of two saves, which read_snapshot() refuses: to keep the last save through
-/// that, give each its own folder. Any safetensors reader takes the files; the tensors are the local
-/// parts.
+/// that, give each its own folder. Any safetensors reader takes the files; the tensors are the
+/// local parts.
 ///
 /// @param folder  made if need be; on a disk of this rank's or one that all share
 /// @error the same on all ranks, with "rank R: ": kInvalidArgument two entries of one name, a

@@ -59,8 +59,8 @@ Snapshot snapshot(float value) {
 Value tree(const Snapshot& snapshot) {
   Dict dict;
   for (const SnapshotEntry& entry : snapshot.entries)
-    dict.items.emplace_back(entry.name, entry.spec ? Value(DTensor{entry.tensor, entry.spec})
-                                                   : Value(entry.tensor));
+    dict.items.emplace_back(
+        entry.name, entry.spec ? Value(DTensor{entry.tensor, entry.spec}) : Value(entry.tensor));
   return dict;
 }
 
@@ -175,11 +175,11 @@ TEST(SnapshotFile, NewFoldersAreDurableBeforeTheFileAppears) {
   ASSERT_THAT(write_snapshot(*fs, dir / "runs/s", snapshot(1), *groups[0]), IsOk());
   const std::string folder = dir / "runs/s/";
   const std::string name = snapshot_file_name(1, 0);
-  EXPECT_THAT(calls.calls(),
-              ::testing::ElementsAre("make " + dir / "runs", "sync " + dir.path(),
-                                     "make " + dir / "runs/s", "sync " + dir / "runs",
-                                     "sync " + folder + "." + name + ".part",
-                                     "rename " + folder + name, "sync " + dir / "runs/s"));
+  EXPECT_THAT(
+      calls.calls(),
+      ::testing::ElementsAre("make " + dir / "runs", "sync " + dir.path(), "make " + dir / "runs/s",
+                             "sync " + dir / "runs", "sync " + folder + "." + name + ".part",
+                             "rename " + folder + name, "sync " + dir / "runs/s"));
 }
 
 TEST(SnapshotFile, APartThatAKilledSaveLeftIsReplaced) {
@@ -213,9 +213,9 @@ TEST(SnapshotFile, RefusesToWriteWhatItCouldNotRead) {
   EXPECT_THAT(write(made), Fails(ErrorCode::kLimit, "split factors of a tensor are too large"));
   made = snapshot(1);
   made.entries[0].spec = make_sharding({2}, {0, 1}, {Shard{0}}, {4});
-  EXPECT_THAT(write(made),
-              Fails(ErrorCode::kInvalidArgument, "not as many dimensions as its spec: tensor "
-                                                 "'z.weight', expected 1, found 2"));
+  EXPECT_THAT(write(made), Fails(ErrorCode::kInvalidArgument,
+                                 "not as many dimensions as its spec: tensor "
+                                 "'z.weight', expected 1, found 2"));
   made = snapshot(1);
   made.entries[0].tensor.offset = 1;
   EXPECT_THAT(write(made), Fails(ErrorCode::kCorrupt, "leaves its storage"));

@@ -34,19 +34,18 @@ Status check_same(const std::vector<std::string>& messages) {
       common_save = save;
     }
     if (n != common_n)
-      return Error(ErrorCode::kInvalidArgument,
-                   fmt::format("rank 0 puts snapshot {} back, and rank {} snapshot {}", common_n,
-                               rank, n));
+      return Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("rank 0 puts snapshot {} back, and rank {} snapshot {}", common_n, rank, n));
     if (save != common_save)
-      return Error(ErrorCode::kIncomplete,
-                   fmt::format("the snapshots {} of ranks 0 and {} are of different saves", n,
-                               rank));
+      return Error(
+          ErrorCode::kIncomplete,
+          fmt::format("the snapshots {} of ranks 0 and {} are of different saves", n, rank));
   }
   return {};
 }
 
 }  // namespace
-
 
 Status SnapshotStore::save_model_to_cpu(std::int64_t n, const Dict& named_tensors) {
   ++saves_;

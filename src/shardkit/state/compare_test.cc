@@ -89,8 +89,7 @@ TEST(Similarity, KeysMustBeTheSameAndOfTheSameKind) {
   const Value one = Dict{{{number(1), number(1)}}};
   const Value text_one = make_dict({{"1", number(1)}});
   EXPECT_EQ(similarity(one, text_one), ": the key \"1\" (int) is missing on the other side");
-  EXPECT_EQ(similarity(make_dict({{"a", number(1)}}),
-                       make_dict({{"a", None()}, {"b", None()}})),
+  EXPECT_EQ(similarity(make_dict({{"a", number(1)}}), make_dict({{"a", None()}, {"b", None()}})),
             ": the key \"b\" (str) is only on the other side");
   const Value twice = make_dict({{"a", number(1)}, {"a", number(1)}});
   EXPECT_EQ(similarity(twice, make_dict({{"a", number(1)}, {"b", number(1)}})),

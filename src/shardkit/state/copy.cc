@@ -60,7 +60,7 @@ class CopyPlan : public PairWalk {
  private:
   Status add(const Tensor& from, const Tensor& to) {
     SHARDKIT_ASSIGN(const std::byte* source, first_element(from));
-    SHARDKIT_ASSIGN(std::byte* target, first_element(to));
+    SHARDKIT_ASSIGN(std::byte * target, first_element(to));
     if (!source) return {};
     if (!has_own_places(to))
       return Error(ErrorCode::kInvalidArgument, "elements of the tensor to be written share memory")

@@ -181,8 +181,11 @@ TEST(CopyStateDict, TensorsThatSwapPlacesAreRefused) {
 TEST(CopyStateDict, RefillsWhatCreateCpuStateDictMade) {
   Tensor transposed = float_tensor({2, 3}, {1, 2, 3, 4, 5, 6});
   transposed.strides = {1, 2};
-  const Value state = make_dict({{"t", transposed}, {"d", dtensor({1, 2})}, {"n", number(1)},
-                                 {"s", sharded({3, 4})}, {"z", float_tensor({}, {5})}});
+  const Value state = make_dict({{"t", transposed},
+                                 {"d", dtensor({1, 2})},
+                                 {"n", number(1)},
+                                 {"s", sharded({3, 4})},
+                                 {"z", float_tensor({}, {5})}});
   const Value fresh = create_cpu_state_dict(state).value();
   EXPECT_FALSE(check_state_dict_similarity(state, fresh));
   EXPECT_TRUE(find_difference(state, fresh).value()) << "zeros";

@@ -141,10 +141,10 @@ Result<FlatState> flatten_state_dict(const Dict& state, TraverseRule rule) {
         std::string key = to_string(path);
         const auto [place, is_new] = mapping.places_.emplace(key, mapping.entries_.size());
         if (!is_new)
-          return Error(ErrorCode::kInvalidArgument,
-                       fmt::format("two values have the flat key \"{}\": {} and {}", key,
-                                   tuple_text(mapping.entries_[place->second].path),
-                                   tuple_text(path)));
+          return Error(
+              ErrorCode::kInvalidArgument,
+              fmt::format("two values have the flat key \"{}\": {} and {}", key,
+                          tuple_text(mapping.entries_[place->second].path), tuple_text(path)));
         made.flat.items.emplace_back(key, value);
         mapping.entries_.push_back({std::move(key), path});
         return {};

@@ -50,12 +50,12 @@ std::map<std::string, Value> trees() {
        dict({{text("a"), dict({{text("b"), dict({{text("c"), tensor(2)}})}, {text("d"), 1.5}})},
              {text("e"), true}})},
       {"empty_containers",
-       dict({{text("d"), empty},
-             {text("l"), list({})},
-             {text("t"), tuple({})},
-             {text("in"),
-              dict({{text("d"), empty}, {text("l"), list({})}, {text("x"), number(1)}})},
-             {text("of"), list({empty, list({}), tuple({})})}})},
+       dict(
+           {{text("d"), empty},
+            {text("l"), list({})},
+            {text("t"), tuple({})},
+            {text("in"), dict({{text("d"), empty}, {text("l"), list({})}, {text("x"), number(1)}})},
+            {text("of"), list({empty, list({}), tuple({})})}})},
       {"lists_without_tensors",
        dict({{text("l"), list({number(1), number(2)})},
              {text("ll"), list({list({number(1)}), list({number(2), list({number(3)})})})},
@@ -66,29 +66,25 @@ std::map<std::string, Value> trees() {
              {text("ll"), list({list({number(1)}), list({number(2), list({tensor(1)})})})},
              {text("ld"), list({number(5), dict({{text("k"), number(6)}}), empty})},
              {text("le"), list({list({list({empty})}), number(7)})}})},
-      {"tuples",
-       dict({{text("t"), tuple({number(1), number(2)})},
-             {text("tt"), tuple({tensor(1), dict({{text("a"), tensor(2)}})})},
-             {text("n"), tuple({tuple({number(1)}), list({number(2), tuple({})})})}})},
-      {"int_keys",
-       dict({{number(0), tensor(1)},
-             {number(10), dict({{number(1), number(2)}, {number(-3), number(4)}})},
-             {text("state"), dict({{number(0), dict({{text("step"), number(1)}})},
-                                   {number(1), dict({{text("step"), number(2)}})}})}})},
+      {"tuples", dict({{text("t"), tuple({number(1), number(2)})},
+                       {text("tt"), tuple({tensor(1), dict({{text("a"), tensor(2)}})})},
+                       {text("n"), tuple({tuple({number(1)}), list({number(2), tuple({})})})}})},
+      {"int_keys", dict({{number(0), tensor(1)},
+                         {number(10), dict({{number(1), number(2)}, {number(-3), number(4)}})},
+                         {text("state"), dict({{number(0), dict({{text("step"), number(1)}})},
+                                               {number(1), dict({{text("step"), number(2)}})}})}})},
       {"other_keys",
        dict({{true, number(1)}, {none, dict({{false, number(2)}})}, {text("None"), number(3)}})},
-      {"dots",
-       dict({{text("a.b"), tensor(1)},
-             {text("c"), dict({{text("d.e"), dict({{text("f"), number(2)}})},
-                               {text(""), number(3)}})},
-             {text(""), dict({{text(""), number(4)}})}})},
-      {"plain_values",
-       dict({{text("n"), none},
-             {text("b"), Bytes{std::string("\0\xff", 2)}},
-             {text("ln"), list({none})},
-             {text("big"), seventy},
-             {text("f"), -0.0},
-             {text("s"), Set{{text("q")}}}})},
+      {"dots", dict({{text("a.b"), tensor(1)},
+                     {text("c"),
+                      dict({{text("d.e"), dict({{text("f"), number(2)}})}, {text(""), number(3)}})},
+                     {text(""), dict({{text(""), number(4)}})}})},
+      {"plain_values", dict({{text("n"), none},
+                             {text("b"), Bytes{std::string("\0\xff", 2)}},
+                             {text("ln"), list({none})},
+                             {text("big"), seventy},
+                             {text("f"), -0.0},
+                             {text("s"), Set{{text("q")}}}})},
       {"duplicate_dots",
        dict({{text("a.b"), number(1)}, {text("a"), dict({{text("b"), number(2)}})}})},
       {"duplicate_int", dict({{number(1), tensor(1)}, {text("1"), tensor(2)}})},
@@ -280,17 +276,16 @@ TEST(Unflatten, WrongKeysAreRefused) {
               Fails(ErrorCode::kInvalidArgument, "the mapping has no flat key \"stop\""));
   EXPECT_THAT(unflatten_state_dict(Dict{{{number(1), number(1)}}}, mapping),
               Fails(ErrorCode::kInvalidArgument, "is no text"));
-  EXPECT_THAT(unflatten_state_dict(
-                  Dict{{{text("step"), number(1)}, {text("step"), number(1)}}}, mapping),
-              Fails(ErrorCode::kInvalidArgument, "\"step\" comes twice"));
+  EXPECT_THAT(
+      unflatten_state_dict(Dict{{{text("step"), number(1)}, {text("step"), number(1)}}}, mapping),
+      Fails(ErrorCode::kInvalidArgument, "\"step\" comes twice"));
 }
 
 TEST(Unflatten, PartsThatContradictEachOtherAreRefused) {
   const Value tree = dict({{number(1), number(5)},
                            {text("1"), dict({{text("b"), number(2)}})},
                            {text("rest"), number(3)}});
-  const auto [flat, mapping] =
-      flatten_state_dict(dict_of(tree), TraverseRule::kCheckpoint).value();
+  const auto [flat, mapping] = flatten_state_dict(dict_of(tree), TraverseRule::kCheckpoint).value();
   ASSERT_EQ(flat.items.size(), 3u);
   EXPECT_EQ(tree_text(unflatten_state_dict(flat, mapping).value()), tree_text(tree));
   Dict part{{flat.items[0], flat.items[1]}};

@@ -60,7 +60,7 @@ Result<std::shared_ptr<HostPinner>> pinner_of(const MemoryOptions& options) {
 Result<MemoryBlock> allocate_pinned(std::size_t bytes, const MemoryOptions& options,
                                     Content content) {
   SHARDKIT_ASSIGN(const std::shared_ptr<HostPinner> pinner, pinner_of(options));
-  SHARDKIT_ASSIGN(std::byte* data, pinner->allocate(bytes));
+  SHARDKIT_ASSIGN(std::byte * data, pinner->allocate(bytes));
   std::shared_ptr<void> owner(
       data, [pinner](void* memory) { pinner->free(static_cast<std::byte*>(memory)); });
   if (content == Content::kZero) std::memset(data, 0, bytes);
@@ -114,10 +114,10 @@ Result<Tensor> make_tensor(DType dtype, const Dims& shape, const MemoryOptions& 
                            Content content) {
   SHARDKIT_ASSIGN(const std::uint64_t bytes, checked_bytes(dtype, shape));
   const auto size = static_cast<std::size_t>(bytes);
-  SHARDKIT_ASSIGN(MemoryBlock block,
-                  options.share_memory                ? allocate_shared(bytes, options)
-                  : options.pin_memory && bytes > 0 ? allocate_pinned(size, options, content)
-                                                      : allocate_private(size, content));
+  SHARDKIT_ASSIGN(MemoryBlock block, options.share_memory ? allocate_shared(bytes, options)
+                                     : options.pin_memory && bytes > 0
+                                         ? allocate_pinned(size, options, content)
+                                         : allocate_private(size, content));
   return tensor_in(std::move(block), bytes, dtype, shape);
 }
 

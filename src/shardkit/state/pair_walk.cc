@@ -1,12 +1,12 @@
 // The walk over two trees, and what makes two tensors alike.
-#include "shardkit/state/pair_walk_internal.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <unordered_map>
+
+#include "shardkit/state/pair_walk_internal.h"
 
 namespace shardkit::internal {
 namespace {
@@ -20,8 +20,7 @@ std::string joined(const std::vector<Placement>& placements) {
 
 // The kinds that PairWalk itself keeps apart.
 bool is_structural(const Value& value) {
-  return value.get_if<Dict>() || value.get_if<List>() || value.get_if<Tuple>() ||
-         is_tensor(value);
+  return value.get_if<Dict>() || value.get_if<List>() || value.get_if<Tuple>() || is_tensor(value);
 }
 
 bool is_same(const ShardMetadata& a, const ShardMetadata& b) {

@@ -58,7 +58,8 @@ std::optional<std::string> tensor_difference(const Tensor& a, const Tensor& b);
 /// What differs in mesh, placements, order of sharding and global shape. REQUIRES: both have a mesh
 std::optional<std::string> sharding_difference(const Sharding& a, const Sharding& b);
 
-/// What differs in dtype, global shape and the metadata of all shards: in what ranks have in common.
+/// What differs in dtype, global shape and the metadata of all shards: in what ranks have in
+/// common.
 std::optional<std::string> metadata_difference(const ShardedTensor& a, const ShardedTensor& b);
 
 /// The local tensors of a Tensor, DTensor or ShardedTensor, in order.

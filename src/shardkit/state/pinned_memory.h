@@ -37,8 +37,8 @@ class HostPinner {
 /// torch 2.13, torch/distributed/_state_dict_utils.py and cuda/_pin_memory_utils.py). A failure is
 /// taken off the runtime's error state, so that the engine's own checks do not meet it.
 ///
-/// This has run with a stand-in for the runtime, and with the real one (13.0) where there is no GPU,
-/// which says so; never with a GPU.
+/// This has run with a stand-in for the runtime, and with the real one (13.0) where there is no
+/// GPU, which says so; never with a GPU.
 ///
 /// @error kUnsupported no such library can be loaded, or it lacks one of the functions
 Result<std::shared_ptr<HostPinner>> cuda_host_pinner();

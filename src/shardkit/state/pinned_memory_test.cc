@@ -91,11 +91,12 @@ TEST_F(PinnedMemory, SharedMemoryIsRegistered) {
 }
 
 TEST_F(PinnedMemory, AStateDictOfAllKinds) {
-  const auto dtensor = DTensor{float_tensor({2}, {1, 2}),
-                               testing::make_sharding({2}, {0, 1}, {Shard{0}}, {4})};
-  const Value state = testing::make_dict(
-      {{"w", dtensor}, {"scalar", float_tensor({}, {1})}, {"none", float_tensor({0, 3}, {})},
-       {"object", Opaque{"a.B", {float_tensor({1}, {1})}}}});
+  const auto dtensor =
+      DTensor{float_tensor({2}, {1, 2}), testing::make_sharding({2}, {0, 1}, {Shard{0}}, {4})};
+  const Value state = testing::make_dict({{"w", dtensor},
+                                          {"scalar", float_tensor({}, {1})},
+                                          {"none", float_tensor({0, 3}, {})},
+                                          {"object", Opaque{"a.B", {float_tensor({1}, {1})}}}});
   for (const bool share : {false, true}) {
     const auto made = create_cpu_state_dict(state, pinned(share));
     ASSERT_THAT(made, IsOk());
@@ -139,8 +140,8 @@ TEST_F(PinnedMemory, WhatAStateDictHadUntilAFailureIsGone) {
     std::shared_ptr<HostPinner> pinner_;
     int count_ = 0;
   };
-  const auto made = create_cpu_state_dict(
-      state, {true, true, std::make_shared<SecondFails>(memory.pinner)});
+  const auto made =
+      create_cpu_state_dict(state, {true, true, std::make_shared<SecondFails>(memory.pinner)});
   EXPECT_THAT(made, Fails(ErrorCode::kLimit, "no more"));
   EXPECT_EQ(made.error().tensor(), "1");
 }
@@ -157,9 +158,9 @@ TEST(HostPinner, ALibraryThatIsNoRuntimeIsUnsupported) {
 // The machine may have no runtime, one without a GPU, or both.
 TEST(HostPinner, TheMachinesOwnRuntimeWorksOrIsUnsupported) {
   const auto pinner = cuda_host_pinner();
-  const std::string reason =
-      pinner.ok() ? "pin_memory: cudaHost"
-                  : "expected libcudart.so.13, libcudart.so.12, libcudart.so.11.0";
+  const std::string reason = pinner.ok()
+                                 ? "pin_memory: cudaHost"
+                                 : "expected libcudart.so.13, libcudart.so.12, libcudart.so.11.0";
   const Value state = testing::make_dict({{"w", float_tensor({2}, {1, 2})}});
   for (const bool share : {false, true}) {
     const auto made = create_cpu_state_dict(state, {share, true, nullptr});

@@ -62,8 +62,7 @@ Result<SharedMemory> SharedMemory::create(std::uint64_t bytes) {
   SharedMemory memory(std::move(name), bytes, owner);
   if (bytes > static_cast<std::uint64_t>(INT64_MAX)) return not_created(memory.name_, EFBIG);
   int result = 0;
-  if (bytes > 0)
-    do {
+  if (bytes > 0) do {
       result = ::posix_fallocate(file.number(), 0, static_cast<off_t>(bytes));
     } while (result == EINTR);
   if (result != 0) return not_created(memory.name_, result);

@@ -63,8 +63,7 @@ TEST(SharedMemory, AnotherProcessReadsAndWritesTheSameBytes) {
 }
 
 TEST(SharedMemory, AChildOfTheOwnerRemovesNoName) {
-  std::optional<Tensor> mine =
-      make_cpu_tensor(DType::kInt8, {5}, {.share_memory = true}).value();
+  std::optional<Tensor> mine = make_cpu_tensor(DType::kInt8, {5}, {.share_memory = true}).value();
   const std::string name = shared_memory_name(*mine).value();
   EXPECT_EQ(in_a_child([&] {
               mine.reset();
@@ -125,7 +124,8 @@ TEST(SharedMemory, NoBytesHaveANameToo) {
 TEST(SharedMemory, AFullMachineIsAnErrorAndLeavesNoName) {
   EXPECT_THAT(SharedMemory::create(std::uint64_t{1} << 62),
               Fails(ErrorCode::kLimit, "no room for shared memory"));
-  EXPECT_THAT(SharedMemory::create(UINT64_MAX), Fails(ErrorCode::kLimit, "no room for shared memory"));
+  EXPECT_THAT(SharedMemory::create(UINT64_MAX),
+              Fails(ErrorCode::kLimit, "no room for shared memory"));
   EXPECT_THAT(make_cpu_tensor(DType::kInt8, {std::int64_t{1} << 62}, {.share_memory = true}),
               Fails(ErrorCode::kLimit, "no room for shared memory"));
   EXPECT_EQ(own_names(), 0);
@@ -157,8 +157,8 @@ TEST(SharedMemory, MoreThanTheAddressesOfAProcessIsAnError) {
 }
 
 TEST(SharedMemory, EachTensorOfAStateDictHasAName) {
-  const Value state = testing::make_dict({{"w", testing::float_tensor({2}, {1, 2})},
-                                          {"l", List{{testing::float_tensor({}, {1})}}}});
+  const Value state = testing::make_dict(
+      {{"w", testing::float_tensor({2}, {1, 2})}, {"l", List{{testing::float_tensor({}, {1})}}}});
   {
     const Value made = create_cpu_state_dict(state, {.share_memory = true}).value();
     EXPECT_EQ(own_names(), 2);

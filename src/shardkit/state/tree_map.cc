@@ -1,9 +1,8 @@
 // The walk that rebuilds a tree.
-#include "shardkit/state/tree_map_internal.h"
-
 #include <utility>
 
 #include "shardkit/state/pair_walk_internal.h"
+#include "shardkit/state/tree_map_internal.h"
 
 namespace shardkit::internal {
 

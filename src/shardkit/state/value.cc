@@ -7,8 +7,8 @@ namespace shardkit {
 
 std::string_view kind_name(const Value& value) {
   constexpr std::array<std::string_view, std::variant_size_v<Value::Variant>> kNames{
-      "None", "bool", "int",  "int",    "float",   "str",           "bytes", "list",
-      "tuple", "set", "dict", "Tensor", "DTensor", "ShardedTensor", "object"};
+      "None",  "bool", "int",  "int",    "float",   "str",           "bytes", "list",
+      "tuple", "set",  "dict", "Tensor", "DTensor", "ShardedTensor", "object"};
   return kNames[value.variant().index()];
 }
 

@@ -57,12 +57,20 @@ struct Bytes {
 
 class Value;
 
-struct List { std::vector<Value> items; };
-struct Tuple { std::vector<Value> items; };
-struct Set { std::vector<Value> items; };
+struct List {
+  std::vector<Value> items;
+};
+struct Tuple {
+  std::vector<Value> items;
+};
+struct Set {
+  std::vector<Value> items;
+};
 
 /// Key-value pairs in file order (or insertion order). Keys may be of any plain kind.
-struct Dict { std::vector<std::pair<Value, Value>> items; };
+struct Dict {
+  std::vector<std::pair<Value, Value>> items;
+};
 
 /// An object of a class that shardkit knows by name only; never executed. `state` holds what the
 /// file keeps of it: constructor arguments, then state, as a list.
@@ -79,13 +87,18 @@ class Value {
 
   Value() = default;
   template <class T>
-    requires std::is_constructible_v<Variant, T&&> && (!std::is_same_v<std::decay_t<T>, Value>)
-  Value(T&& value) : value_(std::forward<T>(value)) {}
+  requires std::is_constructible_v<Variant, T&&> &&
+      (!std::is_same_v<std::decay_t<T>, Value>)Value(T&& value)
+      : value_(std::forward<T>(value)) {}
 
   template <class T>
-  const T* get_if() const { return std::get_if<T>(&value_); }
+  const T* get_if() const {
+    return std::get_if<T>(&value_);
+  }
   template <class T>
-  T* get_if() { return std::get_if<T>(&value_); }
+  T* get_if() {
+    return std::get_if<T>(&value_);
+  }
 
   const Variant& variant() const { return value_; }
 

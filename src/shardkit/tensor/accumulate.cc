@@ -124,9 +124,9 @@ Result<DType> accumulator_dtype(Accumulation op, DType dtype) {
     return Error(ErrorCode::kUnsupported,
                  fmt::format("Partial tensors of {} cannot be reduced", torch_name(dtype)));
   if (is_integer(dtype) && op == Accumulation::kAvg)
-    return Error(ErrorCode::kUnsupported,
-                 fmt::format("{} tensors have no average, which Partial(avg) asks for",
-                             torch_name(dtype)));
+    return Error(
+        ErrorCode::kUnsupported,
+        fmt::format("{} tensors have no average, which Partial(avg) asks for", torch_name(dtype)));
   return wide_of(dtype);
 }
 

@@ -15,8 +15,8 @@
 namespace shardkit {
 namespace {
 
-using testing::Fails;
 using ::testing::ElementsAre;
+using testing::Fails;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -116,8 +116,7 @@ TEST(Accumulate, BlocksMeetAtTheirEdges) {
       b[i] = static_cast<std::int32_t>(3 * i + 1);
     }
     const auto sum = reduce<std::int32_t>(Accumulation::kSum, DType::kInt32, {a, b});
-    for (std::size_t i = 0; i < count; ++i)
-      ASSERT_EQ(sum[i], static_cast<std::int32_t>(4 * i + 1));
+    for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(sum[i], static_cast<std::int32_t>(4 * i + 1));
   }
 }
 

@@ -82,16 +82,16 @@ struct Float32ToFloat16 {
     };
     // Normal: move the exponent's bias from 127 to 15 and round 13 bits away, ties to even.
     const V32 odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 1));
-    const V32 normal = hn::ShiftRight<13>(
-        hn::Add(hn::Add(magnitude, hn::Set(d, 0xC8000FFFU)), odd));
+    const V32 normal =
+        hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, hn::Set(d, 0xC8000FFFU)), odd));
     // Subnormal: in the sum with 1/2 the last bit is worth 2^-24, as in the result; the addition
     // rounds.
     const auto half = hn::Set(df, 0.5F);
-    const V32 subnormal = hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(df, magnitude), half)),
-                                  hn::BitCast(d, half));
-    const V32 quiet_nan = hn::Or(hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 0x3FF)),
-                                 hn::Set(d, 0x7E00));
-    V32 result = hn::IfThenElse(below(0x38800000), subnormal, normal);  // 2^-14
+    const V32 subnormal =
+        hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(df, magnitude), half)), hn::BitCast(d, half));
+    const V32 quiet_nan =
+        hn::Or(hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 0x3FF)), hn::Set(d, 0x7E00));
+    V32 result = hn::IfThenElse(below(0x38800000), subnormal, normal);       // 2^-14
     result = hn::IfThenElse(below(0x477FF000), result, hn::Set(d, 0x7C00));  // 65520: infinity
     result = hn::IfThenElse(is_nan(magnitude), quiet_nan, result);
     return low_halves(hn::Or(result, sign));

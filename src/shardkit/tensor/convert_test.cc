@@ -84,8 +84,8 @@ std::vector<float> boundaries_of_float32() {
   for (int k = 0; k <= 1024; ++k) {
     const float midpoint = std::ldexp(static_cast<float>(k) + 0.5F, -24);
     for (const float sign : {1.0F, -1.0F})
-      for (const float value : {std::nextafter(midpoint, 0.0F), midpoint,
-                                std::nextafter(midpoint, 1.0F)})
+      for (const float value :
+           {std::nextafter(midpoint, 0.0F), midpoint, std::nextafter(midpoint, 1.0F)})
         values.push_back(sign * value);
   }
   return values;
@@ -107,8 +107,8 @@ TEST(Convert, Every16BitValueWidensExactly) {
 
 TEST(Convert, Every16BitValueComesBack) {
   const auto bits = every_16_bits();
-  for (const auto& [type, format] : {std::pair(DType::kFloat16, kHalf),
-                                     std::pair(DType::kBFloat16, kBrain)}) {
+  for (const auto& [type, format] :
+       {std::pair(DType::kFloat16, kHalf), std::pair(DType::kBFloat16, kBrain)}) {
     const auto through32 =
         cast<std::uint16_t>(DType::kFloat32, type, cast<float>(type, DType::kFloat32, bits));
     const auto through64 =
@@ -116,8 +116,7 @@ TEST(Convert, Every16BitValueComesBack) {
     const std::uint32_t quiet = 1U << (format.fraction_bits - 1);
     for (std::size_t i = 0; i < bits.size(); ++i) {
       // A NaN keeps sign and payload, and is quiet.
-      const std::uint32_t expected =
-          bits[i] | (std::isnan(value_of(bits[i], format)) ? quiet : 0U);
+      const std::uint32_t expected = bits[i] | (std::isnan(value_of(bits[i], format)) ? quiet : 0U);
       ASSERT_EQ(through32[i], expected) << i;
       ASSERT_EQ(through64[i], expected) << i;
     }
@@ -131,8 +130,7 @@ TEST(Convert, SixteenBitTypesConvertIntoEachOther) {
   for (std::size_t i = 0; i < bits.size(); ++i) {
     ASSERT_TRUE(same(nearest(value_of(bits[i], kHalf), kBrain), value_of(to_brain[i], kBrain)))
         << i;
-    ASSERT_TRUE(same(nearest(value_of(bits[i], kBrain), kHalf), value_of(to_half[i], kHalf)))
-        << i;
+    ASSERT_TRUE(same(nearest(value_of(bits[i], kBrain), kHalf), value_of(to_half[i], kHalf))) << i;
   }
 }
 
@@ -145,8 +143,7 @@ void check_every_boundary() {
     const double value = values[i];
     ASSERT_TRUE(same(value, wide[i])) << value;
     ASSERT_TRUE(same(nearest(value, kHalf), value_of(half[i], kHalf))) << std::hexfloat << value;
-    ASSERT_TRUE(same(nearest(value, kBrain), value_of(brain[i], kBrain)))
-        << std::hexfloat << value;
+    ASSERT_TRUE(same(nearest(value, kBrain), value_of(brain[i], kBrain))) << std::hexfloat << value;
     if (std::isnan(value)) {
       const bool negative = std::signbit(value);
       ASSERT_EQ(half[i] & 0xFE00U, negative ? 0xFE00U : 0x7E00U);
@@ -186,8 +183,8 @@ TEST(Convert, Float64GoesThroughFloat32) {
       values.push_back(nudge == 0 ? wide : std::nextafter(wide, nudge * INFINITY));
     }
   const double largest = std::numeric_limits<float>::max();
-  for (const double value : {largest + std::ldexp(1.0, 102), largest + std::ldexp(1.0, 103),
-                             1e300, 5e-324, std::ldexp(1.0, -150), std::ldexp(1.5, -150)}) {
+  for (const double value : {largest + std::ldexp(1.0, 102), largest + std::ldexp(1.0, 103), 1e300,
+                             5e-324, std::ldexp(1.0, -150), std::ldexp(1.5, -150)}) {
     values.push_back(value);
     values.push_back(-value);
   }
@@ -197,8 +194,7 @@ TEST(Convert, Float64GoesThroughFloat32) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double once = nearest(values[i], kSingle);
     ASSERT_TRUE(same(once, single[i])) << std::hexfloat << values[i];
-    ASSERT_TRUE(same(nearest(once, kHalf), value_of(half[i], kHalf)))
-        << std::hexfloat << values[i];
+    ASSERT_TRUE(same(nearest(once, kHalf), value_of(half[i], kHalf))) << std::hexfloat << values[i];
     ASSERT_TRUE(same(nearest(once, kBrain), value_of(brain[i], kBrain)))
         << std::hexfloat << values[i];
   }
@@ -206,20 +202,43 @@ TEST(Convert, Float64GoesThroughFloat32) {
 
 TEST(Convert, GivesWhatPyTorchGives) {
   // torch.tensor(x, dtype=torch.float64).to(dtype).view(torch.int16), torch 2.13.
-  const std::vector<double> values{
-      0.0, -0.0, 1.0, 0.3333333333333333, -0.6666666666666666, 3.14159265358979, 65504.0,
-      65519.999, 65520.0, 1e-08, 6e-08, 2.98e-08, -2.9802322387695312e-08, 3.3895313892515355e+38,
-      3.39617752923046e+38, 1e+39, -1e+39, 1.00390625, 1.01171875, 1.0039062500000002, 1.0039063,
-      1.00048828125, 1.0004882812500002, 1.00146484375, 6.1e-05, 6.103515625e-05, 9.2e-41,
-      4.6e-41, 1e-45};
+  const std::vector<double> values{0.0,
+                                   -0.0,
+                                   1.0,
+                                   0.3333333333333333,
+                                   -0.6666666666666666,
+                                   3.14159265358979,
+                                   65504.0,
+                                   65519.999,
+                                   65520.0,
+                                   1e-08,
+                                   6e-08,
+                                   2.98e-08,
+                                   -2.9802322387695312e-08,
+                                   3.3895313892515355e+38,
+                                   3.39617752923046e+38,
+                                   1e+39,
+                                   -1e+39,
+                                   1.00390625,
+                                   1.01171875,
+                                   1.0039062500000002,
+                                   1.0039063,
+                                   1.00048828125,
+                                   1.0004882812500002,
+                                   1.00146484375,
+                                   6.1e-05,
+                                   6.103515625e-05,
+                                   9.2e-41,
+                                   4.6e-41,
+                                   1e-45};
   const std::vector<std::uint16_t> brain{
-      0x0000, 0x8000, 0x3F80, 0x3EAB, 0xBF2B, 0x4049, 0x4780, 0x4780, 0x4780, 0x322C, 0x3381,
-      0x3300, 0xB300, 0x7F7F, 0x7F80, 0x7F80, 0xFF80, 0x3F80, 0x3F82, 0x3F80, 0x3F80, 0x3F80,
-      0x3F80, 0x3F80, 0x3880, 0x3880, 0x0001, 0x0001, 0x0000};
+      0x0000, 0x8000, 0x3F80, 0x3EAB, 0xBF2B, 0x4049, 0x4780, 0x4780, 0x4780, 0x322C,
+      0x3381, 0x3300, 0xB300, 0x7F7F, 0x7F80, 0x7F80, 0xFF80, 0x3F80, 0x3F82, 0x3F80,
+      0x3F80, 0x3F80, 0x3F80, 0x3F80, 0x3880, 0x3880, 0x0001, 0x0001, 0x0000};
   const std::vector<std::uint16_t> half{
-      0x0000, 0x8000, 0x3C00, 0x3555, 0xB955, 0x4248, 0x7BFF, 0x7C00, 0x7C00, 0x0000, 0x0001,
-      0x0000, 0x8000, 0x7C00, 0x7C00, 0x7C00, 0xFC00, 0x3C04, 0x3C0C, 0x3C04, 0x3C04, 0x3C00,
-      0x3C00, 0x3C02, 0x03FF, 0x0400, 0x0000, 0x0000, 0x0000};
+      0x0000, 0x8000, 0x3C00, 0x3555, 0xB955, 0x4248, 0x7BFF, 0x7C00, 0x7C00, 0x0000,
+      0x0001, 0x0000, 0x8000, 0x7C00, 0x7C00, 0x7C00, 0xFC00, 0x3C04, 0x3C0C, 0x3C04,
+      0x3C04, 0x3C00, 0x3C00, 0x3C02, 0x03FF, 0x0400, 0x0000, 0x0000, 0x0000};
   EXPECT_EQ(cast<std::uint16_t>(DType::kFloat64, DType::kBFloat16, values), brain);
   EXPECT_EQ(cast<std::uint16_t>(DType::kFloat64, DType::kFloat16, values), half);
 }

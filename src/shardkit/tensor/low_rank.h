@@ -8,8 +8,8 @@ namespace shardkit {
 /// Matrices of one low-rank update, row-major; all numbers in elements.
 template <class T>
 struct LowRankUpdate {
-  const T* left = nullptr;  ///< rows x rank, dense
-  const T* right = nullptr; ///< rank x columns; its rows lie `right_stride` apart
+  const T* left = nullptr;   ///< rows x rank, dense
+  const T* right = nullptr;  ///< rank x columns; its rows lie `right_stride` apart
   std::int64_t rank = 0;
   std::int64_t right_stride = 0;
   T scale = 1;

@@ -11,8 +11,8 @@ namespace shardkit {
 namespace {
 
 TEST(AddLowRank, ByHand) {
-  const std::vector<float> left = {1, 2, 3, 4};              // 2 x 2
-  const std::vector<float> right = {1, 0, 2, 0, 1, 1};       // 2 x 3
+  const std::vector<float> left = {1, 2, 3, 4};         // 2 x 2
+  const std::vector<float> right = {1, 0, 2, 0, 1, 1};  // 2 x 3
   std::vector<float> target = {10, 20, 30, 40, 50, 60};
   add_low_rank<float>({left.data(), right.data(), 2, 3, 0.5f}, 2, 3, target.data(), 3);
   // left * right is {1, 2, 4; 3, 4, 10}.

@@ -34,12 +34,12 @@ TEST_F(MemoryRangeTest, FromTheFirstByteToBehindTheLast) {
 
 TEST_F(MemoryRangeTest, ElementsWithPlacesOfTheirOwn) {
   EXPECT_TRUE(has_own_places(view({3, 2}, {2, 1}, 0)));
-  EXPECT_TRUE(has_own_places(view({3, 2}, {1, 3}, 0)));      // transposed
-  EXPECT_TRUE(has_own_places(view({3, 1}, {1, 0}, 0)));      // a stride that is never used
-  EXPECT_TRUE(has_own_places(view({3, 0}, {0, 0}, 0)));      // nothing
+  EXPECT_TRUE(has_own_places(view({3, 2}, {1, 3}, 0)));  // transposed
+  EXPECT_TRUE(has_own_places(view({3, 1}, {1, 0}, 0)));  // a stride that is never used
+  EXPECT_TRUE(has_own_places(view({3, 0}, {0, 0}, 0)));  // nothing
   EXPECT_TRUE(has_own_places(view({}, {}, 0)));
-  EXPECT_FALSE(has_own_places(view({3, 2}, {0, 1}, 0)));     // expanded
-  EXPECT_FALSE(has_own_places(view({5, 3}, {1, 1}, 0)));     // unfolded
+  EXPECT_FALSE(has_own_places(view({3, 2}, {0, 1}, 0)));  // expanded
+  EXPECT_FALSE(has_own_places(view({5, 3}, {1, 1}, 0)));  // unfolded
 }
 
 TEST_F(MemoryRangeTest, TiesAreTheSameViewAsTheFirst) {

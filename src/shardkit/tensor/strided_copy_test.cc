@@ -29,8 +29,7 @@ std::vector<std::byte> numbered_bytes(std::int64_t count) {
 }
 
 // Copies both ways into buffers with canaries and compares every byte.
-void check(std::int64_t item, const Dims& shape, const Dims& src_strides,
-           const Dims& dst_strides) {
+void check(std::int64_t item, const Dims& shape, const Dims& src_strides, const Dims& dst_strides) {
   SCOPED_TRACE(::testing::Message() << item << " bytes, " << to_string(shape) << " from "
                                     << to_string(src_strides) << " to " << to_string(dst_strides));
   const std::int64_t count = element_count(shape).value();

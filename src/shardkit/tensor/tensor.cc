@@ -31,13 +31,12 @@ Status check_view(const Tensor& tensor) {
   }
   if (*numel == 0) return {};
   if (!tensor.storage) return Error(ErrorCode::kInternal, "a tensor has no storage");
-  const auto storage_elements =
-      static_cast<std::int64_t>(tensor.storage->bytes() /
-                                static_cast<std::uint64_t>(item_bytes(tensor.dtype)));
+  const auto storage_elements = static_cast<std::int64_t>(
+      tensor.storage->bytes() / static_cast<std::uint64_t>(item_bytes(tensor.dtype)));
   if (!last || *last >= storage_elements)
     return bad("the view leaves its storage")
-        .expected(fmt::format("at most {} elements of {}", storage_elements,
-                              torch_name(tensor.dtype)));
+        .expected(
+            fmt::format("at most {} elements of {}", storage_elements, torch_name(tensor.dtype)));
   return {};
 }
 

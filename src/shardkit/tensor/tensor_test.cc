@@ -25,8 +25,9 @@ TEST(CheckView, EveryElementLiesInTheStorage) {
   EXPECT_THAT(check_view(view({3, 2}, {1, 3})), IsOk());
   EXPECT_THAT(check_view(view({1000}, {0}, 5)), IsOk());
   EXPECT_THAT(check_view(view({2, 3}, {3, 1}, 1)),
-              Fails(ErrorCode::kCorrupt, "the view leaves its storage: expected at most 6 elements "
-                                         "of float32, found shape [2, 3], strides [3, 1], offset 1"));
+              Fails(ErrorCode::kCorrupt,
+                    "the view leaves its storage: expected at most 6 elements "
+                    "of float32, found shape [2, 3], strides [3, 1], offset 1"));
 }
 
 TEST(CheckView, NumbersThatNoTensorHasAreRefused) {
@@ -37,7 +38,8 @@ TEST(CheckView, NumbersThatNoTensorHasAreRefused) {
   EXPECT_THAT(check_view(view({2}, {1}, -1)),
               Fails(ErrorCode::kCorrupt, "the storage offset is negative"));
   EXPECT_THAT(check_view(view({2}, {-1}, 1)), Fails(ErrorCode::kCorrupt, "a stride is negative"));
-  EXPECT_THAT(check_view(view({0, 2}, {1, -1})), Fails(ErrorCode::kCorrupt, "a stride is negative"));
+  EXPECT_THAT(check_view(view({0, 2}, {1, -1})),
+              Fails(ErrorCode::kCorrupt, "a stride is negative"));
 }
 
 TEST(CheckView, OnlyATensorWithoutElementsNeedsNoStorage) {

@@ -16,7 +16,16 @@ namespace shardkit::testing {
 
 // Taking room for a file is kReserve; removing a folder counts as kUnlink, too.
 enum class CallKind {
-  kNone, kOpen, kRead, kWrite, kFsync, kRename, kClose, kMkdir, kUnlink, kReserve
+  kNone,
+  kOpen,
+  kRead,
+  kWrite,
+  kFsync,
+  kRename,
+  kClose,
+  kMkdir,
+  kUnlink,
+  kReserve
 };
 
 enum class FaultAction {

@@ -1,4 +1,5 @@
-// gmock matchers for Result and Status: EXPECT_THAT(f(), IsOk()), EXPECT_THAT(f(), Fails(code, text)).
+// gmock matchers for Result and Status: EXPECT_THAT(f(), IsOk()), EXPECT_THAT(f(), Fails(code,
+// text)).
 #pragma once
 
 #include <gmock/gmock.h>
@@ -19,8 +20,8 @@ MATCHER(IsOk, "is ok") {
   return false;
 }
 
-/// Where SHARDKIT_RECORD_ERRORS names a file, an error that a test expects is added to it as a line:
-/// code, sentence and whole message, with tabs between. tools/errors_page.py reads them.
+/// Where SHARDKIT_RECORD_ERRORS names a file, an error that a test expects is added to it as a
+/// line: code, sentence and whole message, with tabs between. tools/errors_page.py reads them.
 inline void record_expected(const Error& error) {
   const char* path = std::getenv("SHARDKIT_RECORD_ERRORS");
   if (path == nullptr) return;

@@ -33,17 +33,17 @@ bool are_equal(const Sharding& a, const Sharding& b) {
 }
 
 std::size_t content_bytes(const Sharding& sharding) {
-  std::size_t bytes = sharding.placements.size() * sizeof(Placement) +
-                      sharding.shape.size() * sizeof(std::int64_t);
+  std::size_t bytes =
+      sharding.placements.size() * sizeof(Placement) + sharding.shape.size() * sizeof(std::int64_t);
   for (const ShardOrder& entry : sharding.shard_order)
     bytes += sizeof(ShardOrder) + entry.mesh_dims.size() * sizeof(std::int64_t);
   return bytes;
 }
 
-/// The shard_order that placements stand for alone: mesh dimensions from left to right, or in the order
-/// that split factors tell, each of which is the number of pieces that the mesh dimensions before it
-/// make; none where they tell none (torch 2.10 and 2.13, _dtensor_spec.py compute_default_shard_order
-/// and _maybe_convert_StridedShard_to_shard_order).
+/// The shard_order that placements stand for alone: mesh dimensions from left to right, or in the
+/// order that split factors tell, each of which is the number of pieces that the mesh dimensions
+/// before it make; none where they tell none (torch 2.10 and 2.13, _dtensor_spec.py
+/// compute_default_shard_order and _maybe_convert_StridedShard_to_shard_order).
 std::optional<std::vector<ShardOrder>> order_of(const Sharding& sharding, bool by_split_factors) {
   if (sharding.placements.size() != sharding.mesh->shape().size()) return std::nullopt;
   std::map<std::int64_t, std::vector<std::int64_t>> order;
@@ -225,8 +225,8 @@ Result<ReduceOp> DTensorReader::read_reduce_op(ObjectId id) const {
 }
 
 /// Since 2.10 a spec states the order in which mesh dimensions cut a tensor dimension. Where
-/// _StridedShard placements carry the order themselves, 2.10 states it once more, and newer ones have
-/// None and use_strided_shard_as_shard_order.
+/// _StridedShard placements carry the order themselves, 2.10 states it once more, and newer ones
+/// have None and use_strided_shard_as_shard_order.
 Status DTensorReader::read_shard_order(const PtAttributes& spec, Sharding& sharding) const {
   const auto order = spec.find("shard_order");
   if (!order || objects_.is_none(*order)) return {};

@@ -24,8 +24,7 @@ struct DTensorParts {
 /// are one object, and so are equal meshes.
 class DTensorReader {
  public:
-  DTensorReader(PtObjects& objects, TensorReader& tensors)
-      : objects_(objects), tensors_(tensors) {}
+  DTensorReader(PtObjects& objects, TensorReader& tensors) : objects_(objects), tensors_(tensors) {}
 
   /// @param size   the DTensor's own, that is the global shape
   /// @param state  with the attributes _local_tensor and _spec
@@ -44,7 +43,7 @@ class DTensorReader {
   PtObjects& objects_;
   TensorReader& tensors_;
   std::unordered_map<ObjectId, std::shared_ptr<const DeviceMesh>> mesh_of_object_;
-  std::unordered_multimap<std::size_t, std::shared_ptr<const DeviceMesh>> meshes_;  // by hash
+  std::unordered_multimap<std::size_t, std::shared_ptr<const DeviceMesh>> meshes_;   // by hash
   std::unordered_multimap<std::size_t, std::shared_ptr<const Sharding>> shardings_;  // by hash
 };
 

@@ -180,35 +180,72 @@ std::optional<std::string_view> below_dtensor_package(std::string_view module) {
 bool is_dtensor_module(std::string_view module) {
   const auto below = below_dtensor_package(module);
   if (!below) return false;
-  constexpr std::string_view kModules[] = {
-      "",           "api",         "_api",           "placement_types",         "_placement_types",
-      "_dtensor_spec", "device_mesh", "_ops._math_ops", "_ops._embedding_ops", "_ops.math_ops",
-      "_ops.embedding_ops", "ops.math_ops", "ops.embedding_ops"};
+  constexpr std::string_view kModules[] = {"",
+                                           "api",
+                                           "_api",
+                                           "placement_types",
+                                           "_placement_types",
+                                           "_dtensor_spec",
+                                           "device_mesh",
+                                           "_ops._math_ops",
+                                           "_ops._embedding_ops",
+                                           "_ops.math_ops",
+                                           "_ops.embedding_ops",
+                                           "ops.math_ops",
+                                           "ops.embedding_ops"};
   return std::find(std::begin(kModules), std::end(kModules), *below) != std::end(kModules);
 }
 
 /// "FloatStorage" and its kin (torch/storage.py, _dtype_to_storage_type_map).
 std::optional<DType> dtype_of_storage(std::string_view name) {
   constexpr std::pair<std::string_view, DType> kStorages[] = {
-      {"DoubleStorage", DType::kFloat64},        {"FloatStorage", DType::kFloat32},
-      {"HalfStorage", DType::kFloat16},          {"BFloat16Storage", DType::kBFloat16},
-      {"LongStorage", DType::kInt64},            {"IntStorage", DType::kInt32},
-      {"ShortStorage", DType::kInt16},           {"CharStorage", DType::kInt8},
-      {"ByteStorage", DType::kUInt8},            {"BoolStorage", DType::kBool},
-      {"ComplexDoubleStorage", DType::kComplex128}, {"ComplexFloatStorage", DType::kComplex64}};
+      {"DoubleStorage", DType::kFloat64},
+      {"FloatStorage", DType::kFloat32},
+      {"HalfStorage", DType::kFloat16},
+      {"BFloat16Storage", DType::kBFloat16},
+      {"LongStorage", DType::kInt64},
+      {"IntStorage", DType::kInt32},
+      {"ShortStorage", DType::kInt16},
+      {"CharStorage", DType::kInt8},
+      {"ByteStorage", DType::kUInt8},
+      {"BoolStorage", DType::kBool},
+      {"ComplexDoubleStorage", DType::kComplex128},
+      {"ComplexFloatStorage", DType::kComplex64}};
   for (const auto& [storage, dtype] : kStorages)
     if (storage == name) return dtype;
   return std::nullopt;
 }
 
 bool is_unsupported_dtype(std::string_view name) {
-  constexpr std::string_view kNames[] = {
-      "qint8",        "quint8",        "qint32",        "quint4x2",         "quint2x4",
-      "QInt8Storage", "QUInt8Storage", "QInt32Storage", "QUInt4x2Storage",  "QUInt2x4Storage",
-      "bits1x8",      "bits2x4",       "bits4x2",       "bits8",            "bits16",
-      "uint1",        "uint2",         "uint3",         "uint4",            "uint5",
-      "uint6",        "uint7",         "int1",          "int2",             "int3",
-      "int4",         "int5",          "int6",          "int7"};
+  constexpr std::string_view kNames[] = {"qint8",
+                                         "quint8",
+                                         "qint32",
+                                         "quint4x2",
+                                         "quint2x4",
+                                         "QInt8Storage",
+                                         "QUInt8Storage",
+                                         "QInt32Storage",
+                                         "QUInt4x2Storage",
+                                         "QUInt2x4Storage",
+                                         "bits1x8",
+                                         "bits2x4",
+                                         "bits4x2",
+                                         "bits8",
+                                         "bits16",
+                                         "uint1",
+                                         "uint2",
+                                         "uint3",
+                                         "uint4",
+                                         "uint5",
+                                         "uint6",
+                                         "uint7",
+                                         "int1",
+                                         "int2",
+                                         "int3",
+                                         "int4",
+                                         "int5",
+                                         "int6",
+                                         "int7"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
@@ -217,9 +254,10 @@ bool is_numpy_type(std::string_view module, std::string_view name) {
   if (module == "numpy.dtypes") return name.ends_with("DType");
   if (module != "numpy") return false;
   constexpr std::string_view kNames[] = {
-      "bool_", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-      "float16", "float32", "float64", "longdouble", "complex64", "complex128", "str_", "bytes_",
-      "object_", "datetime64", "timedelta64", "void", "intc", "uintc", "longlong", "ulonglong"};
+      "bool_",     "bool",       "int8",   "int16",    "int32",    "int64",      "uint8",
+      "uint16",    "uint32",     "uint64", "float16",  "float32",  "float64",    "longdouble",
+      "complex64", "complex128", "str_",   "bytes_",   "object_",  "datetime64", "timedelta64",
+      "void",      "intc",       "uintc",  "longlong", "ulonglong"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 

@@ -14,15 +14,15 @@ enum class GlobalRole : std::uint8_t {
   kRefused,  ///< not on the list
 
   // Plain Python
-  kDict,       ///< dict, OrderedDict, Counter: pairs set one by one, or one dict as argument
+  kDict,  ///< dict, OrderedDict, Counter: pairs set one by one, or one dict as argument
   kDefaultDict,
   kList,
-  kTuple,      ///< tuple and torch.Size
+  kTuple,  ///< tuple and torch.Size
   kSet,
-  kBytes,      ///< bytes and bytearray
-  kEncode,     ///< _codecs.encode: how protocol 2 writes bytes
-  kGetattr,    ///< only for the nested classes named by is_allowed_attribute()
-  kOpaque,     ///< known by name, kept as Opaque
+  kBytes,    ///< bytes and bytearray
+  kEncode,   ///< _codecs.encode: how protocol 2 writes bytes
+  kGetattr,  ///< only for the nested classes named by is_allowed_attribute()
+  kOpaque,   ///< known by name, kept as Opaque
 
   // Tensors (torch/_utils.py, torch/_tensor.py)
   kDType,
@@ -33,11 +33,11 @@ enum class GlobalRole : std::uint8_t {
   kRebuildTensorV2,
   kRebuildTensorV3,
   kRebuildMetaTensor,
-  kRebuildParameter,      ///< with or without state
-  kRebuildFromType,       ///< v1 and v2
+  kRebuildParameter,  ///< with or without state
+  kRebuildFromType,   ///< v1 and v2
   kRebuildWrapperSubclass,
-  kUnsupportedTensor,     ///< quantized, sparse, nested: refused by name
-  kUnsupportedDType,      ///< quantized and sub-byte element types
+  kUnsupportedTensor,  ///< quantized, sparse, nested: refused by name
+  kUnsupportedDType,   ///< quantized and sub-byte element types
 
   // torch.distributed.tensor
   kDTensor,

@@ -101,33 +101,41 @@ const Records kTwelveFloats = {{"data/0", std::string(48, 'x')}};
 
 TEST(Hostile, CodeIsRefusedByNameAndPlace) {
   // The pickle begins at offset 64 of the file; GLOBAL is its third byte.
-  EXPECT_THAT(read("\x80\x02" "cos\nsystem\n(X\x02\0\0\0idtR."s),
-              Fails(ErrorCode::kUnsafe,
-                    "found 'system' of module 'os', file 'hostile.pt', offset 66"));
-  EXPECT_THAT(read("\x80\x02" "cbuiltins\neval\n(X\x01\0\0\0" "1tR."s),
+  EXPECT_THAT(
+      read("\x80\x02"
+           "cos\nsystem\n(X\x02\0\0\0idtR."s),
+      Fails(ErrorCode::kUnsafe, "found 'system' of module 'os', file 'hostile.pt', offset 66"));
+  EXPECT_THAT(read("\x80\x02"
+                   "cbuiltins\neval\n(X\x01\0\0\0"
+                   "1tR."s),
               Fails(ErrorCode::kUnsafe, "'eval' of module 'builtins'"));
   EXPECT_THAT(read("\x80\x04\x8c\x02os\x94\x8c\x06system\x94\x30\x30h\0h\x01\x93."s),
               Fails(ErrorCode::kUnsafe, "'system' of module 'os'"))
       << "STACK_GLOBAL from the memo";
   // A torch helper that runs a program, and one that unpickles bytes without asking.
-  EXPECT_THAT(read("\x80\x02" "ctorch.utils.cpp_extension\nload\n)R."),
+  EXPECT_THAT(read("\x80\x02"
+                   "ctorch.utils.cpp_extension\nload\n)R."),
               Fails(ErrorCode::kUnsafe, "'load' of module 'torch.utils.cpp_extension'"));
-  EXPECT_THAT(read("\x80\x02" "ctorch.storage\n_load_from_bytes\n(C\x01xtR."),
+  EXPECT_THAT(read("\x80\x02"
+                   "ctorch.storage\n_load_from_bytes\n(C\x01xtR."),
               Fails(ErrorCode::kUnsafe, "'_load_from_bytes' of module 'torch.storage'"));
-  EXPECT_THAT(read("\x80\x02" "ctorch.distributed.tensor.placement_types\nos\n."),
+  EXPECT_THAT(read("\x80\x02"
+                   "ctorch.distributed.tensor.placement_types\nos\n."),
               Fails(ErrorCode::kUnsafe, "'os' of module"));
 }
 
 TEST(Hostile, PicklesInBytesStayBytes) {
   const std::string inner = "cos\nsystem\n(X\x02\0\0\0idtR."s;
-  EXPECT_EQ(text_of("\x80\x03" "C"s + static_cast<char>(inner.size()) + inner + "."),
+  EXPECT_EQ(text_of("\x80\x03"
+                    "C"s +
+                    static_cast<char>(inner.size()) + inner + "."),
             "b:" + testing::TreePrinter::hex(inner));
 }
 
 TEST(Hostile, EncodedBytesAreLatin1) {
   const auto encoded = [](const char* text, const char* encoding) {
-    return read(pickle(pickled::call("_codecs", "encode",
-                                     {pickled::text(text), pickled::text(encoding)})));
+    return read(
+        pickle(pickled::call("_codecs", "encode", {pickled::text(text), pickled::text(encoding)})));
   };
   EXPECT_THAT(encoded("\u00e9", "latin1"), IsOk());
   EXPECT_THAT(encoded("\u20ac", "latin1"), Fails(ErrorCode::kCorrupt, "a character above 255"));
@@ -147,9 +155,9 @@ TEST(Hostile, GetattrReachesOnlyNestedClasses) {
   };
   EXPECT_THAT(read(getattr("torch", "Size", "__subclasses__")),
               Fails(ErrorCode::kUnsafe, "'__subclasses__' of torch.Size"));
-  EXPECT_THAT(read(getattr("torch.distributed._shard.sharded_tensor.api", "ShardedTensor",
-                           "__init__")),
-              Fails(ErrorCode::kUnsafe, "getattr"));
+  EXPECT_THAT(
+      read(getattr("torch.distributed._shard.sharded_tensor.api", "ShardedTensor", "__init__")),
+      Fails(ErrorCode::kUnsafe, "getattr"));
   EXPECT_EQ(text_of(getattr("torch.distributed._shard.sharded_tensor.metadata",
                             "MEM_FORMAT_ENCODING", "TORCH_CONTIGUOUS_FORMAT")),
             "torch.distributed._shard.sharded_tensor.metadata.MEM_FORMAT_ENCODING."
@@ -171,17 +179,18 @@ TEST(Hostile, ViewsMustLieInTheirStorages) {
   EXPECT_THAT(view({.size = {INT64_MAX, 4}}), Fails(ErrorCode::kCorrupt, "overflows"));
   EXPECT_THAT(view({.size = {2, 2}, .stride = {INT64_MAX, 1}}),
               Fails(ErrorCode::kCorrupt, "leaves its storage"));
-  EXPECT_THAT(view({.size = std::vector<std::int64_t>(65, 1),
-                    .stride = std::vector<std::int64_t>(65, 1)}),
-              Fails(ErrorCode::kLimit, "too many dimensions"));
+  EXPECT_THAT(
+      view({.size = std::vector<std::int64_t>(65, 1), .stride = std::vector<std::int64_t>(65, 1)}),
+      Fails(ErrorCode::kLimit, "too many dimensions"));
   EXPECT_THAT(view({.size = {1 << 30}, .stride = {0}}), IsOk()) << "stride 0 repeats one element";
 }
 
 TEST(Hostile, TensorsAreRebuiltFromAllArguments) {
   const auto rebuilt = pickled::call("torch._utils", "_rebuild_tensor_v2", {pickled::none()});
   EXPECT_THAT(read(pickle(pickled::dict({{"w", rebuilt}}))),
-              Fails(ErrorCode::kCorrupt, "too few or too many arguments: tensor 'w', expected 6 to "
-                                         "7, found 1 for torch._utils._rebuild_tensor_v2"));
+              Fails(ErrorCode::kCorrupt,
+                    "too few or too many arguments: tensor 'w', expected 6 to "
+                    "7, found 1 for torch._utils._rebuild_tensor_v2"));
 }
 
 TEST(Hostile, StoragesMustHaveTheSizeTheyState) {
@@ -283,7 +292,9 @@ TEST(Hostile, LongShapesAreCharged) {
   const std::vector<std::int64_t> ones(64, 1);
   std::string many = tensor_pickle({.size = ones, .stride = ones});
   many.pop_back();
-  many = "\x80\x02"s + many.substr(2) + "q\xff" "0(";
+  many = "\x80\x02"s + many.substr(2) +
+         "q\xff"
+         "0(";
   for (int i = 0; i < 1'000'000; ++i) many += "h\xff";
   EXPECT_THAT(read(many + "l.", kTwelveFloats), Fails(ErrorCode::kLimit, "too large"));
 }

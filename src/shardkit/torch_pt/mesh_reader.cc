@@ -43,8 +43,8 @@ Status add_steps(PtObjects& objects, ObjectId shape, ObjectId stride, int depth,
 
 constexpr int kMaxLayoutDepth = 8;
 
-Result<ObjectId> required(PtObjects& objects, const PtAttributes& attributes,
-                          std::string_view name, ObjectId at) {
+Result<ObjectId> required(PtObjects& objects, const PtAttributes& attributes, std::string_view name,
+                          ObjectId at) {
   if (const auto found = attributes.find(name)) return *found;
   return objects.error(ErrorCode::kUnsupported, "a mesh in an unknown form", at)
       .expected(fmt::format("an attribute '{}'", name));
@@ -154,15 +154,15 @@ Result<RankArray> place(PtObjects& objects, const std::vector<Axis>& axes,
 
   std::int64_t first = 0;
   if (total != static_cast<std::int64_t>(rank_map.size())) {
-    const auto own = own_rank ? std::find(rank_map.begin(), rank_map.end(), *own_rank)
-                              : rank_map.end();
+    const auto own =
+        own_rank ? std::find(rank_map.begin(), rank_map.end(), *own_rank) : rank_map.end();
     if (own == rank_map.end())
       return bad("a sliced mesh does not tell which slice it is")
           .expected("an attribute '_rank' that is in the rank map");
     first = own - rank_map.begin();
     for (const Step& step : sorted)
-      first -= static_cast<std::int64_t>(own - rank_map.begin()) / step.stride % step.size *
-               step.stride;
+      first -=
+          static_cast<std::int64_t>(own - rank_map.begin()) / step.stride % step.size * step.stride;
   }
 
   RankArray placed{shape, {}};
@@ -182,8 +182,7 @@ Result<RankArray> place(PtObjects& objects, const std::vector<Axis>& axes,
   return placed;
 }
 
-Result<std::vector<std::string>> read_names(PtObjects& objects,
-                                            std::optional<ObjectId> names) {
+Result<std::vector<std::string>> read_names(PtObjects& objects, std::optional<ObjectId> names) {
   std::vector<std::string> texts;
   if (!names || objects.is_none(*names)) return texts;
   SHARDKIT_ASSIGN(const auto items, objects.sequence(*names, "a mesh's dimension names"));
@@ -210,15 +209,14 @@ Status check_own_coordinate(PtObjects& objects, const PtAttributes& attributes,
   SHARDKIT_ASSIGN(const Dims coordinate, objects.dims(*recorded, "a mesh's own coordinate"));
   const auto found = mesh.coordinate_of(*own_rank);
   if (found && *found == coordinate) return {};
-  return objects.error(ErrorCode::kCorrupt, "a mesh contradicts its own rank's coordinate",
-                       *recorded)
+  return objects
+      .error(ErrorCode::kCorrupt, "a mesh contradicts its own rank's coordinate", *recorded)
       .expected(to_string(coordinate))
       .found(found ? to_string(*found) : "no member");
 }
 
 /// The rank that a mesh says its file was written by.
-Result<std::optional<std::int64_t>> writing_rank(PtObjects& objects,
-                                                 const PtAttributes& attributes,
+Result<std::optional<std::int64_t>> writing_rank(PtObjects& objects, const PtAttributes& attributes,
                                                  std::optional<std::int64_t> own_rank,
                                                  const DeviceMesh& mesh) {
   const auto recorded = attributes.find("_coordinate_on_dim");
@@ -231,8 +229,8 @@ Result<std::optional<std::int64_t>> writing_rank(PtObjects& objects,
         .found(to_string(coordinate));
   std::size_t place = 0;
   for (std::size_t d = 0; d < coordinate.size(); ++d)
-    place = place * static_cast<std::size_t>(mesh.shape()[d]) +
-            static_cast<std::size_t>(coordinate[d]);
+    place =
+        place * static_cast<std::size_t>(mesh.shape()[d]) + static_cast<std::size_t>(coordinate[d]);
   return std::optional(mesh.ranks()[place]);
 }
 
@@ -251,8 +249,8 @@ Status note_origin(PtObjects& objects, const PtAttributes& attributes,
 }
 
 Result<RankArray> read_places(PtObjects& objects, TensorReader& tensors,
-                              const PtAttributes& attributes,
-                              std::optional<std::int64_t> own_rank, ObjectId mesh) {
+                              const PtAttributes& attributes, std::optional<std::int64_t> own_rank,
+                              ObjectId mesh) {
   if (const auto ranks = attributes.find("mesh")) return read_ranks(objects, tensors, *ranks);
   SHARDKIT_ASSIGN(const ObjectId layout, required(objects, attributes, "_layout", mesh));
   SHARDKIT_ASSIGN(const std::vector<Axis> axes, read_layout(objects, layout));
@@ -286,8 +284,8 @@ Result<DeviceMesh> make_mesh(PtObjects& objects, const PtAttributes& attributes,
 }
 
 /// The rank of the process that wrote the file, where a mesh tells it apart from its coordinate. A
-/// mesh that torch 2.10 sliced has no _rank, but the mesh that it was sliced from, which is whole and
-/// has the coordinate there (torch 2.10, device_mesh.py __init__).
+/// mesh that torch 2.10 sliced has no _rank, but the mesh that it was sliced from, which is whole
+/// and has the coordinate there (torch 2.10, device_mesh.py __init__).
 Result<std::optional<std::int64_t>> recorded_rank(PtObjects& objects, TensorReader& tensors,
                                                   const PtAttributes& attributes) {
   if (const auto rank = attributes.find("_rank"); rank && !objects.is_none(*rank)) {

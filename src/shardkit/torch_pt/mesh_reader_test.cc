@@ -49,10 +49,9 @@ struct Spec {
 /// A DTensor of 8 x 3 elements, 4 x 3 of them local.
 Write dtensor_of(Attributes spec) {
   return wrapper(global("torch.distributed.tensor", "DTensor"), {8, 3}, {3, 1},
-                 tuple({none(),
-                        dict({{"_local_tensor", floats({4, 3}, {3, 1})},
-                              {"_spec", object("torch.distributed.tensor._dtensor_spec",
-                                               "DTensorSpec", std::move(spec))}})}));
+                 tuple({none(), dict({{"_local_tensor", floats({4, 3}, {3, 1})},
+                                      {"_spec", object("torch.distributed.tensor._dtensor_spec",
+                                                       "DTensorSpec", std::move(spec))}})}));
 }
 
 Write dtensor(const Spec& spec) {
@@ -67,8 +66,8 @@ std::string sharding_of(const Spec& spec) {
   return testing::sharding_text(*file->root.get_if<DTensor>()->sharding);
 }
 
-const Write kLine = mesh({{"_layout", layout_b(ints({4}), ints({1}))},
-                          {"_rank_map", ints({0, 1, 2, 3})}});
+const Write kLine =
+    mesh({{"_layout", layout_b(ints({4}), ints({1}))}, {"_rank_map", ints({0, 1, 2, 3})}});
 
 TEST(MeshForms, RankMapsOfInts) {
   EXPECT_EQ(sharding_of({kLine, {shard(0)}}), "[8, 3] on cuda [4] 0 1 2 3: S(0)");
@@ -141,10 +140,12 @@ TEST(MeshForms, WhatIsMissingOrContradictory) {
         "which slice it is");
   fails(mesh({{"_layout", layout}, {"_rank_map", ints({0, 1, 2, 3})}, {"_rank", number(9)}}),
         ErrorCode::kCorrupt, "which slice it is");
-  fails(mesh({{"_layout", layout}, {"_rank_map", ints({0, 1})},
-              {"_flatten_rank_map", ints({1, 0})}}),
-        ErrorCode::kCorrupt, "two rank maps differ");
-  fails(mesh({{"_layout", layout}, {"_rank_map", ints({0, 1})}, {"_rank", number(1)},
+  fails(
+      mesh({{"_layout", layout}, {"_rank_map", ints({0, 1})}, {"_flatten_rank_map", ints({1, 0})}}),
+      ErrorCode::kCorrupt, "two rank maps differ");
+  fails(mesh({{"_layout", layout},
+              {"_rank_map", ints({0, 1})},
+              {"_rank", number(1)},
               {"_coordinate_on_dim", ints({0})}}),
         ErrorCode::kCorrupt, "contradicts its own rank's coordinate");
   fails(mesh({{"_layout", layout}, {"_rank_map", ints({0, 1})}, {"_coordinate_on_dim", ints({2})}}),
@@ -155,12 +156,13 @@ TEST(MeshForms, WhatIsMissingOrContradictory) {
         "a mesh has too many dimensions: expected at most 64, found 65");
   fails(mesh({{"_layout", layout_b(ints({4, 4}), ints({1, 1}))}, {"_rank_map", ints({0, 1})}}),
         ErrorCode::kCorrupt, "more places than there are ranks");
-  fails(mesh({{"_layout", layout_b(ints({2, 2}), ints({1, 1}))},
-              {"_rank_map", ints({0, 1, 2, 3})}}),
-        ErrorCode::kCorrupt, "overlaps itself");
+  fails(
+      mesh({{"_layout", layout_b(ints({2, 2}), ints({1, 1}))}, {"_rank_map", ints({0, 1, 2, 3})}}),
+      ErrorCode::kCorrupt, "overlaps itself");
   fails(mesh({{"_layout", layout_b(ints({2}), ints({0}))}, {"_rank_map", ints({0, 1})}}),
         ErrorCode::kCorrupt, "overlaps itself");
-  fails(mesh({{"_layout", layout_b(ints({2}), ints({3}))}, {"_rank_map", ints({0, 1, 2})},
+  fails(mesh({{"_layout", layout_b(ints({2}), ints({3}))},
+              {"_rank_map", ints({0, 1, 2})},
               {"_rank", number(0)}}),
         ErrorCode::kCorrupt, "leaves its rank map");
   fails(mesh({{"_layout", layout_b(ints({2}), ints({1, 1}))}, {"_rank_map", ints({0, 1})}}),
@@ -192,20 +194,21 @@ TEST(MeshForms, AFileIsOfOneRank) {
   };
   EXPECT_THAT(read(dict({{"v", of_rank(1)}, {"w", of_rank(1)}})), IsOk());
   EXPECT_THAT(read(dict({{"v", of_rank(1)}, {"w", of_rank(0)}})),
-              Fails(ErrorCode::kCorrupt, "two meshes of the file were written by different ranks: "
-                                         "tensor 'w', expected rank 1, found rank 0"));
+              Fails(ErrorCode::kCorrupt,
+                    "two meshes of the file were written by different ranks: "
+                    "tensor 'w', expected rank 1, found rank 0"));
 }
 
 TEST(MeshForms, DifferentMeshesAreBounded) {
   Attributes tensors;
   for (std::int64_t rank = 0; rank <= 4096; ++rank)
-    tensors.emplace_back("w" + std::to_string(rank),
-                         dtensor({mesh({{"_layout", layout_b(ints({1}), ints({1}))},
-                                        {"_rank_map", ints({rank})}}),
-                                  {shard(0)}}));
-  EXPECT_THAT(read(dict(tensors)),
-              Fails(ErrorCode::kLimit,
-                    "too many different meshes: tensor 'w4096', expected at most 4096"));
+    tensors.emplace_back(
+        "w" + std::to_string(rank),
+        dtensor({mesh({{"_layout", layout_b(ints({1}), ints({1}))}, {"_rank_map", ints({rank})}}),
+                 {shard(0)}}));
+  EXPECT_THAT(
+      read(dict(tensors)),
+      Fails(ErrorCode::kLimit, "too many different meshes: tensor 'w4096', expected at most 4096"));
   tensors.pop_back();
   EXPECT_THAT(read(dict(tensors)), IsOk());
 }
@@ -218,11 +221,11 @@ TEST(MeshForms, WhatUnfoldsWithoutEnd) {
   const Write ranks = ints({0, 1});
   Write nested = number(1);
   for (int level = 0; level < 8; ++level) nested = repeated(nested, 100);
-  too_large(dtensor({mesh({{"_layout", layout_b(nested, nested)}, {"_rank_map", ranks}}),
-                     {shard(0)}}));
+  too_large(
+      dtensor({mesh({{"_layout", layout_b(nested, nested)}, {"_rank_map", ranks}}), {shard(0)}}));
   const Write names = repeated(text(std::string(100'000, 'x')), 10'000);
-  too_large(dtensor({mesh({{"_mesh_dim_names", names}, {"_layout", layout}, {"_rank_map", ranks}}),
-                     {shard(0)}}));
+  too_large(dtensor(
+      {mesh({{"_mesh_dim_names", names}, {"_layout", layout}, {"_rank_map", ranks}}), {shard(0)}}));
   const Write orders = repeated(tuple({number(0), repeated(number(0), 10'000)}), 10'000);
   too_large(dtensor({kLine, {shard(0)}, {{"shard_order", orders}}}));
   // One object of many attributes, looked at ten thousand times.
@@ -239,7 +242,8 @@ TEST(Specs, Placements) {
   EXPECT_EQ(of(call(kPlacements, "Replicate", {})), on + "R");
   EXPECT_EQ(of(object(kPlacements, "Partial", {})), on + "P(sum)");
   EXPECT_EQ(of(object("torch.distributed._tensor.placement_types", "_Partial",
-                      {{"reduce_op", [](pickle::Writer& w) {
+                      {{"reduce_op",
+                        [](pickle::Writer& w) {
                           call("__builtin__", "getattr",
                                {global("torch.distributed.distributed_c10d", "ReduceOp"),
                                 text("RedOpType")})(w);
@@ -270,18 +274,18 @@ TEST(Specs, Placements) {
 }
 
 TEST(Specs, ShapesAndOrders) {
-  const Write square = mesh({{"_layout", layout_b(ints({2, 2}), ints({2, 1}))},
-                             {"_rank_map", ints({0, 1, 2, 3})}});
+  const Write square =
+      mesh({{"_layout", layout_b(ints({2, 2}), ints({2, 1}))}, {"_rank_map", ints({0, 1, 2, 3})}});
   const auto entry = [](std::int64_t dim, std::vector<std::int64_t> mesh_dims) {
     return tuple({number(dim), ints(std::move(mesh_dims))});
   };
   const std::string on = "[8, 3] on cuda [2, 2] 0 1 2 3: S(0) S(0)";
-  EXPECT_EQ(sharding_of({square, {shard(0), shard(0)},
-                         {{"shard_order", tuple({entry(0, {0, 1})})}}}),
-            on);
-  EXPECT_EQ(sharding_of({square, {shard(0), shard(0)},
-                         {{"shard_order", tuple({entry(0, {1, 0})})}}}),
-            on + " order 0:1,0");
+  EXPECT_EQ(
+      sharding_of({square, {shard(0), shard(0)}, {{"shard_order", tuple({entry(0, {0, 1})})}}}),
+      on);
+  EXPECT_EQ(
+      sharding_of({square, {shard(0), shard(0)}, {{"shard_order", tuple({entry(0, {1, 0})})}}}),
+      on + " order 0:1,0");
   const auto fails = [&square](Attributes more, const std::string& says) {
     EXPECT_THAT(read(dtensor({square, {shard(0), shard(0)}, std::move(more)})),
                 Fails(ErrorCode::kCorrupt, says));
@@ -330,8 +334,7 @@ TEST(Specs, ManyThatDifferInOnePartStayApart) {
   const auto& tensors = file->root.get_if<Tuple>()->items;
   ASSERT_EQ(tensors.size(), 65'000u);
   std::set<const Sharding*> shardings;
-  for (const Value& tensor : tensors)
-    shardings.insert(tensor.get_if<DTensor>()->sharding.get());
+  for (const Value& tensor : tensors) shardings.insert(tensor.get_if<DTensor>()->sharding.get());
   EXPECT_EQ(shardings.size(), 65'000u);
 }
 

@@ -167,8 +167,7 @@ Result<DType> PtObjects::dtype(ObjectId id) const {
   return *named.dtype;
 }
 
-Status PtObjects::add_attributes(ObjectId dict, std::string_view what,
-                                 PtAttributes& attributes) {
+Status PtObjects::add_attributes(ObjectId dict, std::string_view what, PtAttributes& attributes) {
   if (is_none(dict)) return {};
   if (graph_.kind(dict) != Kind::kDict) return unexpected(what, "a dict of attributes", dict);
   const auto items = graph_.items(dict);

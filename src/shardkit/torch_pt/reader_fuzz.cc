@@ -40,7 +40,8 @@ void check(const Value& value, std::uint64_t size) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const testing::BytesFile file({reinterpret_cast<const char*>(data), size});
   const auto read = read_pt(file);
-  if (read.ok()) check(read->root, size);
+  if (read.ok())
+    check(read->root, size);
   else if (read.error().code() == ErrorCode::kIo || read.error().code() == ErrorCode::kInternal)
     std::abort();
   return 0;

@@ -102,8 +102,8 @@ TEST(ReadPt, GlobalShapesAndDtypesAreTorchs) {
             continue;  // _extra_state
           }
           const std::string said = "\"" + *key.get_if<std::string>() + "\":{\"dtype\":\"" +
-                                   std::string(torch_name(dtype)) + "\",\"shape\":" +
-                                   without_spaces(to_string(shape)) + "}";
+                                   std::string(torch_name(dtype)) +
+                                   "\",\"shape\":" + without_spaces(to_string(shape)) + "}";
           EXPECT_NE(expected.find(said), std::string::npos) << entry.path() << " " << said;
           ++tensors;
         }
@@ -114,12 +114,23 @@ TEST(ReadPt, GlobalShapesAndDtypesAreTorchs) {
 
 /// The same program ran under each version, so that what it saved must read the same.
 TEST(ReadPt, VersionsAgree) {
-  const std::vector<std::string> kSame = {
-      "buffers_mixed_w4",   "critic_fp32_w4",      "dtypes_w2",       "fsdp1_dtensor_fp32_w2",
-      "fsdp1_tp_fp32_w4",   "fsdp2_bf16_tied_w2",  "fsdp2_fp32_w4",   "fsdp_tp_fp32_w4",
-      "hsdp_bf16_w4",       "hsdp_tp_fp32_w8",     "lora_bf16_w2",
-      "plain_fp32_w2",      "single_w1",           "fsdp2_shard1_w2", "tp_uneven_fp32_w4",
-      "tp_uneven_fp32_w12", "fsdp1_shardedtensor_fp32_w4"};
+  const std::vector<std::string> kSame = {"buffers_mixed_w4",
+                                          "critic_fp32_w4",
+                                          "dtypes_w2",
+                                          "fsdp1_dtensor_fp32_w2",
+                                          "fsdp1_tp_fp32_w4",
+                                          "fsdp2_bf16_tied_w2",
+                                          "fsdp2_fp32_w4",
+                                          "fsdp_tp_fp32_w4",
+                                          "hsdp_bf16_w4",
+                                          "hsdp_tp_fp32_w8",
+                                          "lora_bf16_w2",
+                                          "plain_fp32_w2",
+                                          "single_w1",
+                                          "fsdp2_shard1_w2",
+                                          "tp_uneven_fp32_w4",
+                                          "tp_uneven_fp32_w12",
+                                          "fsdp1_shardedtensor_fp32_w4"};
   for (const std::string& name : kSame) {
     std::map<std::string, std::string> first;  // by file name
     int versions = 0;
@@ -144,8 +155,7 @@ TEST(ReadPt, VersionsAgree) {
 /// own tensor-parallel coordinate.
 TEST(ReadPt, TheMeshBelongsToTheTensor) {
   for (const std::string version : {"2.6.0", "2.11.0", "2.13.0"}) {
-    const auto file =
-        read(fixture(version, "hsdp_tp_fp32_w8/model_world_size_8_rank_5.pt"));
+    const auto file = read(fixture(version, "hsdp_tp_fp32_w8/model_world_size_8_rank_5.pt"));
     ASSERT_THAT(file, IsOk());
     const Dict& state = dict_of(file->root);
     const auto sharding = [&state](std::string_view name) {
@@ -195,15 +205,15 @@ TEST(ReadPt, Placements) {
   EXPECT_EQ(sharding("product"), "P(product) R R");
   EXPECT_EQ(sharding("ordered"), "S(0) R S(0) order 0:2,0");
   EXPECT_EQ(sharding("strided"), "_S(0, 4) R S(0)");
-  EXPECT_THAT(read(golden("mask_partial.pt")),
-              Fails(ErrorCode::kUnsupported, "tensor 'mask', found "
-                                             "torch.distributed.tensor.placement_types."
-                                             "_MaskPartial"));
+  EXPECT_THAT(read(golden("mask_partial.pt")), Fails(ErrorCode::kUnsupported,
+                                                     "tensor 'mask', found "
+                                                     "torch.distributed.tensor.placement_types."
+                                                     "_MaskPartial"));
 }
 
 TEST(ReadPt, ShardedTensors) {
-  const auto fsdp = read(
-      fixture("2.13.0", "fsdp1_shardedtensor_fp32_w4/model_world_size_4_rank_1.pt"));
+  const auto fsdp =
+      read(fixture("2.13.0", "fsdp1_shardedtensor_fp32_w4/model_world_size_4_rank_1.pt"));
   ASSERT_THAT(fsdp, IsOk());
   EXPECT_EQ(placeless(*find(dict_of(fsdp->root), "model.embed_tokens.weight")),
             "ShardedTensor(float32[99, 24]; local [25, 0]+[25, 24]@rank1 "
@@ -226,8 +236,7 @@ TEST(ReadPt, ShardedTensors) {
 
 TEST(ReadPt, TiedTensorsShareAStorage) {
   for (const std::string& version : kVersions) {
-    const auto file =
-        read(fixture(version, "fsdp2_bf16_tied_w2/model_world_size_2_rank_1.pt"));
+    const auto file = read(fixture(version, "fsdp2_bf16_tied_w2/model_world_size_2_rank_1.pt"));
     ASSERT_THAT(file, IsOk());
     const auto storage = [&file](std::string_view name) {
       return find(dict_of(file->root), name)->get_if<DTensor>()->local.storage;
@@ -280,9 +289,8 @@ TEST(ReadPt, ViewsAreReadAsTheyWereSaved) {
                                                    1018, 1019, 1020, 1021}));
   EXPECT_EQ(numbers("transposed"), (std::vector<float>{1024, 1028, 1032, 1025, 1029, 1033, 1026,
                                                        1030, 1034, 1027, 1031, 1035}));
-  EXPECT_EQ(numbers("every_other_row"),
-            (std::vector<float>{1040, 1041, 1042, 1046, 1047, 1048, 1052, 1053, 1054, 1058, 1059,
-                                1060}));
+  EXPECT_EQ(numbers("every_other_row"), (std::vector<float>{1040, 1041, 1042, 1046, 1047, 1048,
+                                                            1052, 1053, 1054, 1058, 1059, 1060}));
   EXPECT_EQ(numbers("same_storage_a"), numbers("same_storage_b"));
 }
 
@@ -304,9 +312,10 @@ TEST(ReadPt, EveryFormOfTorchSave) {
               "7: int64[]/[]+0 of file+8}");
     EXPECT_EQ(form("meta_tensor"), "{'w': float32[4, 3]/[3, 1]+0 of meta+48}");
     const std::string extra = form("extra_state");
-    EXPECT_TRUE(extra.starts_with("{'rng': {'numpy': ('MT19937', numpy.core.multiarray."
-                                  "_reconstruct<numpy.ndarray<>, (0), b:62, (1, (624), "
-                                  "numpy.dtype<'u4', False, True, "))
+    EXPECT_TRUE(
+        extra.starts_with("{'rng': {'numpy': ('MT19937', numpy.core.multiarray."
+                          "_reconstruct<numpy.ndarray<>, (0), b:62, (1, (624), "
+                          "numpy.dtype<'u4', False, True, "))
         << extra.substr(0, 200);
     EXPECT_TRUE(extra.ends_with("'lr': {'a': [1]}, 'set': set(1, 2)}"));
   }

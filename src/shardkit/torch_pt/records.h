@@ -59,9 +59,9 @@ class PtRecords {
   std::shared_ptr<const std::string> path_;  // shared by all storages
   std::string prefix_;                       // "archive/"
   const zip::Entry* pickle_ = nullptr;
-  std::string name_;                         // of the record asked for last
-  std::shared_ptr<std::vector<Storage>> storages_;    // never more than there are entries
-  std::vector<std::uint32_t> storage_of_entry_;       // index into storages_ plus 1; 0: none yet
+  std::string name_;                                // of the record asked for last
+  std::shared_ptr<std::vector<Storage>> storages_;  // never more than there are entries
+  std::vector<std::uint32_t> storage_of_entry_;     // index into storages_ plus 1; 0: none yet
   std::vector<const zip::Entry*> entry_of_storage_;
 };
 

@@ -16,8 +16,8 @@ using pickle::Kind;
 /// Look-ups of local shards among all that one tensor may cost. A thousand ranks need a thousand.
 constexpr std::size_t kMaxLookups = 10'000'000;
 
-Result<ObjectId> required(PtObjects& objects, const PtAttributes& attributes,
-                          std::string_view name, ObjectId at) {
+Result<ObjectId> required(PtObjects& objects, const PtAttributes& attributes, std::string_view name,
+                          ObjectId at) {
   if (const auto found = attributes.find(name)) return *found;
   return objects.error(ErrorCode::kCorrupt,
                        fmt::format("a part of a ShardedTensor has no attribute '{}'", name), at);
@@ -55,8 +55,7 @@ std::string place_text(const Box& box) {
   return fmt::format("offset {}, size {}", to_string(box.offset), to_string(box.shape));
 }
 
-Result<ShardMetadata> read_shard_metadata(PtObjects& objects, ObjectId id,
-                                          const Dims& shape) {
+Result<ShardMetadata> read_shard_metadata(PtObjects& objects, ObjectId id, const Dims& shape) {
   if (!objects.is_a(id, GlobalRole::kShardMetadata))
     return objects.unexpected("a shard's metadata", "a ShardMetadata", id);
   SHARDKIT_ASSIGN(const auto attributes, objects.attributes(id, "a shard's metadata"));
@@ -85,8 +84,7 @@ Result<ShardMetadata> read_shard_metadata(PtObjects& objects, ObjectId id,
   return metadata;
 }
 
-Status check_disjoint(PtObjects& objects, const std::vector<ShardMetadata>& shards,
-                      ObjectId at) {
+Status check_disjoint(PtObjects& objects, const std::vector<ShardMetadata>& shards, ObjectId at) {
   std::vector<Box> boxes;
   for (const ShardMetadata& shard : shards)
     if (!shard.box.empty()) boxes.push_back(shard.box);
@@ -121,8 +119,7 @@ Result<DType> read_dtype(PtObjects& objects, ObjectId properties) {
   }
   if (layout) {  // torch.serialization._get_layout('torch.strided')
     const auto call = objects.as_call(*layout);
-    if (call && call->args.size() == 1 &&
-        objects.graph().kind(call->args[0]) == Kind::kString &&
+    if (call && call->args.size() == 1 && objects.graph().kind(call->args[0]) == Kind::kString &&
         objects.graph().text(call->args[0]) != "torch.strided")
       return objects.error(ErrorCode::kUnsupported, "a ShardedTensor that is not strided", *layout)
           .found(objects.graph().text(call->args[0]));
@@ -131,8 +128,8 @@ Result<DType> read_dtype(PtObjects& objects, ObjectId properties) {
 }
 
 /// The shards of an inner ShardedTensor, moved to their place in the outer one.
-Status add_nested(PtObjects& objects, const ShardMetadata& outer, ShardedTensor inner,
-                  ObjectId at, ShardedTensor& tensor) {
+Status add_nested(PtObjects& objects, const ShardMetadata& outer, ShardedTensor inner, ObjectId at,
+                  ShardedTensor& tensor) {
   if (inner.shape != outer.box.shape || inner.dtype != tensor.dtype)
     return objects
         .error(ErrorCode::kCorrupt, "a nested ShardedTensor is not the shard it fills", at)
@@ -159,11 +156,9 @@ Result<ShardedTensor> read_sharded_tensor(
 
   if (!objects.is_a(parts[1], GlobalRole::kShardedTensorMetadata))
     return objects.unexpected("a ShardedTensor's metadata", "ShardedTensorMetadata", parts[1]);
-  SHARDKIT_ASSIGN(const auto metadata,
-                  objects.attributes(parts[1], "a ShardedTensor's metadata"));
+  SHARDKIT_ASSIGN(const auto metadata, objects.attributes(parts[1], "a ShardedTensor's metadata"));
   SHARDKIT_ASSIGN(const ObjectId size, required(objects, metadata, "size", parts[1]));
-  SHARDKIT_ASSIGN(const ObjectId listed,
-                  required(objects, metadata, "shards_metadata", parts[1]));
+  SHARDKIT_ASSIGN(const ObjectId listed, required(objects, metadata, "shards_metadata", parts[1]));
   SHARDKIT_ASSIGN(const ObjectId properties,
                   required(objects, metadata, "tensor_properties", parts[1]));
 

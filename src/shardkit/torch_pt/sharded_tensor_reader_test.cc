@@ -42,11 +42,11 @@ struct Parts {
 };
 
 Write sharded(const Parts& parts) {
-  const Write properties = instance(
-      kShardedTensor + ".metadata", "TensorProperties",
-      tuple({global("torch", "float32"),
-             call("torch.serialization", "_get_layout", {text(parts.layout)}), boolean(false),
-             none(), boolean(false)}));
+  const Write properties =
+      instance(kShardedTensor + ".metadata", "TensorProperties",
+               tuple({global("torch", "float32"),
+                      call("torch.serialization", "_get_layout", {text(parts.layout)}),
+                      boolean(false), none(), boolean(false)}));
   const Write metadata = object(kShardedTensor + ".metadata", "ShardedTensorMetadata",
                                 {{"shards_metadata", parts.shards},
                                  {"size", ints(parts.size)},

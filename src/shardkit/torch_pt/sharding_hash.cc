@@ -1,10 +1,9 @@
-#include "shardkit/torch_pt/sharding_hash_internal.h"
-
 #include <cstdint>
 #include <functional>
 #include <variant>
 
 #include "shardkit/base/hash.h"
+#include "shardkit/torch_pt/sharding_hash_internal.h"
 
 namespace shardkit {
 namespace {

@@ -55,8 +55,8 @@ Result<TensorReader::TypedStorage> TensorReader::storage_of(ObjectId id) {
   if (type.role == GlobalRole::kTypedStorage) {
     made.dtype = *type.dtype;
   } else if (type.role == GlobalRole::kUnsupportedDType) {
-    return objects_.error(ErrorCode::kUnsupported, "an element type that is not supported",
-                          parts[1])
+    return objects_
+        .error(ErrorCode::kUnsupported, "an element type that is not supported", parts[1])
         .found(objects_.full_name(parts[1]));
   } else if (type.role != GlobalRole::kUntypedStorage) {
     return objects_.unexpected("a storage's class", "a class of torch's storages", parts[1]);
@@ -124,12 +124,14 @@ Result<Tensor> TensorReader::rebuild(const PtCall& call, ObjectId at) {
     }
     const auto bytes =
         last && *last < INT64_MAX ? checked_mul(*last + 1, item_bytes(tensor.dtype)) : std::nullopt;
-    tensor.storage = std::make_shared<const Storage>(
-        NoBytes{}, static_cast<std::uint64_t>(bytes.value_or(0)));
+    tensor.storage =
+        std::make_shared<const Storage>(NoBytes{}, static_cast<std::uint64_t>(bytes.value_or(0)));
   } else {
     const bool v3 = call.role == GlobalRole::kRebuildTensorV3;
-    if (call.role == GlobalRole::kRebuildTensor) SHARDKIT_TRY(check_count(4, 4));
-    else SHARDKIT_TRY(v3 ? check_count(7, 8) : check_count(6, 7));
+    if (call.role == GlobalRole::kRebuildTensor)
+      SHARDKIT_TRY(check_count(4, 4));
+    else
+      SHARDKIT_TRY(v3 ? check_count(7, 8) : check_count(6, 7));
     SHARDKIT_ASSIGN(const TypedStorage storage, storage_of(args[0]));
     tensor.storage = storage.storage;
     tensor.dtype = storage.dtype;
@@ -170,8 +172,7 @@ Result<std::vector<std::int64_t>> TensorReader::read_integers(const Tensor& tens
   for (std::size_t i = 0; i < count; ++i) {
     std::int64_t element = tensor.offset;
     for (std::size_t d = 0; d < index.size(); ++d) element += index[d] * tensor.strides[d];
-    values.push_back(
-        load_integer(tensor.dtype, bytes.data() + element * item_bytes(tensor.dtype)));
+    values.push_back(load_integer(tensor.dtype, bytes.data() + element * item_bytes(tensor.dtype)));
     for (std::size_t d = index.size(); d-- > 0;) {
       if (++index[d] < tensor.shape[d]) break;
       index[d] = 0;

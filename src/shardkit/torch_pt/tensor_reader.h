@@ -15,8 +15,7 @@ namespace shardkit {
 /// Makes Tensors whose storages are ranges of the file. Every view is checked against its storage.
 class TensorReader {
  public:
-  TensorReader(PtObjects& objects, PtRecords& records)
-      : objects_(objects), records_(records) {}
+  TensorReader(PtObjects& objects, PtRecords& records) : objects_(objects), records_(records) {}
 
   /// Whether rebuild() takes calls of this role.
   static bool is_rebuild(GlobalRole role);

@@ -67,8 +67,7 @@ Result<Value> TreeBuilder::charged_value(ObjectId id) {
     default: break;
   }
   if (depth_ >= kMaxDepth)
-    return objects_
-        .error(ErrorCode::kLimit, "objects nest too deep, or contain themselves", id)
+    return objects_.error(ErrorCode::kLimit, "objects nest too deep, or contain themselves", id)
         .expected(fmt::format("at most {} levels", kMaxDepth));
   ++depth_;
   auto made = object(id);
@@ -135,9 +134,8 @@ Result<Value> TreeBuilder::call(const PtCall& call, ObjectId id) {
     case GlobalRole::kBytes:
     case GlobalRole::kEncode: return bytes_call(call, id);
     case GlobalRole::kGetattr:  // an enum member
-      return Value(Opaque{fmt::format("{}.{}", objects_.full_name(call.args[0]),
-                                      graph.text(call.args[1])),
-                          {}});
+      return Value(Opaque{
+          fmt::format("{}.{}", objects_.full_name(call.args[0]), graph.text(call.args[1])), {}});
     case GlobalRole::kRebuildTensor:
     case GlobalRole::kRebuildTensorV2:
     case GlobalRole::kRebuildTensorV3:
@@ -199,9 +197,9 @@ Result<Value> TreeBuilder::wrapper(GlobalRole type, std::span<const ObjectId> ar
     return Value(DTensor{std::move(*tensor), std::move(parts.sharding)});
   }
   if (type == GlobalRole::kShardedTensor) {
-    SHARDKIT_ASSIGN(ShardedTensor tensor,
-                    read_sharded_tensor(objects_, state,
-                                        [this](ObjectId data) { return value(data); }));
+    SHARDKIT_ASSIGN(
+        ShardedTensor tensor,
+        read_sharded_tensor(objects_, state, [this](ObjectId data) { return value(data); }));
     if (tensor.shape != size)
       return objects_.error(ErrorCode::kCorrupt, "a ShardedTensor has two global shapes", id)
           .expected(to_string(size))
@@ -210,7 +208,7 @@ Result<Value> TreeBuilder::wrapper(GlobalRole type, std::span<const ObjectId> ar
   }
   return objects_.error(ErrorCode::kUnsupported, "a kind of tensor that is not supported", id)
       .found(objects_.graph().kind(args[0]) == Kind::kGlobal ? objects_.full_name(args[0])
-                                                              : std::string("no class"));
+                                                             : std::string("no class"));
 }
 
 /// OrderedDict() and its kin: pairs as an argument, or set one by one afterwards. Their attributes
@@ -218,8 +216,7 @@ Result<Value> TreeBuilder::wrapper(GlobalRole type, std::span<const ObjectId> ar
 Result<Value> TreeBuilder::dict_call(const PtCall& call, ObjectId id) {
   const pickle::Graph& graph = objects_.graph();
   Dict dict;
-  if (call.args.size() > 1)
-    return objects_.unexpected("a dict's arguments", "at most one", id);
+  if (call.args.size() > 1) return objects_.unexpected("a dict's arguments", "at most one", id);
   if (call.role == GlobalRole::kDict && !call.args.empty()) {
     if (graph.kind(call.args[0]) == Kind::kDict) {
       SHARDKIT_TRY(add_pairs(graph.items(call.args[0]), dict, call.args[0]));
@@ -317,9 +314,12 @@ Status TreeBuilder::add_pairs(std::span<const ObjectId> pairs, Dict& dict, Objec
       std::string name;
       for (const ObjectId part : path_) {
         if (!name.empty()) name += '.';
-        if (graph.kind(part) == Kind::kString) name += graph.text(part);
-        else if (graph.kind(part) == Kind::kInt) name += std::to_string(graph.integer(part));
-        else name += '?';
+        if (graph.kind(part) == Kind::kString)
+          name += graph.text(part);
+        else if (graph.kind(part) == Kind::kInt)
+          name += std::to_string(graph.integer(part));
+        else
+          name += '?';
       }
       return std::move(held).error().of_tensor(name);
     }

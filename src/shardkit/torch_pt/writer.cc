@@ -219,12 +219,13 @@ class TreeWriter {
     out_.tuple();
     out_.new_object();
     const bool strided =
-        std::any_of(sharding.placements.begin(), sharding.placements.end(), [](const Placement& p) {
-          return std::holds_alternative<StridedShard>(p);
-        });
+        std::any_of(sharding.placements.begin(), sharding.placements.end(),
+                    [](const Placement& p) { return std::holds_alternative<StridedShard>(p); });
     out_.string("shard_order");
-    if (strided) out_.none();
-    else shard_order(sharding);
+    if (strided)
+      out_.none();
+    else
+      shard_order(sharding);
     out_.string("use_strided_shard_as_shard_order");
     out_.boolean(strided);
     out_.string("_hash");
@@ -323,8 +324,10 @@ class TreeWriter {
     const std::int64_t rank = options_.rank.value_or(mesh.ranks().front());
     attribute("_rank", rank);
     out_.string("_coordinate_on_dim");
-    if (const auto coordinate = mesh.coordinate_of(rank)) numbers(*coordinate);
-    else out_.none();
+    if (const auto coordinate = mesh.coordinate_of(rank))
+      numbers(*coordinate);
+    else
+      out_.none();
     out_.string("_hash");
     out_.none();
     end_object();

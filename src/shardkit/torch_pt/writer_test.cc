@@ -47,21 +47,21 @@ TEST(WritePt, ReadsBackAsItWas) {
   const Tensor plain{DType::kFloat32, {4, 3}, {3, 1}, 0, storage};
   const Tensor view{DType::kFloat32, {3, 2}, {1, 3}, 1, storage};
   const Tensor small{DType::kFloat8E4M3FN, {4}, {1}, 2, floats({0, 0})};
-  const Tensor meta{DType::kBFloat16, {2, 2}, {2, 1}, 0,
-                    std::make_shared<const Storage>(NoBytes{}, 8)};
+  const Tensor meta{
+      DType::kBFloat16, {2, 2}, {2, 1}, 0, std::make_shared<const Storage>(NoBytes{}, 8)};
   const auto spec = sharding();
   auto ordered = std::make_shared<const Sharding>(
       Sharding{spec->mesh, {Shard{0}, Partial{ReduceOp::kMax}, Shard{0}}, {16, 3}, {{0, {2, 0}}}});
-  const Value tree = dict({{std::string("plain"), plain},
-                           {std::string("view"), view},
-                           {std::string("small"), small},
-                           {std::string("meta"), meta},
-                           {std::string("strided"), DTensor{plain, spec}},
-                           {std::string("ordered"), DTensor{plain, ordered}},
-                           {std::int64_t{7}, Tuple{{None{}, true, std::int64_t{1} << 40, -1.5,
-                                                    std::string("text"), Bytes{"\x01\xff"},
-                                                    List{{BigInt{std::string(9, '\x40')}}},
-                                                    Set{{std::int64_t{3}}}}}}});
+  const Value tree =
+      dict({{std::string("plain"), plain},
+            {std::string("view"), view},
+            {std::string("small"), small},
+            {std::string("meta"), meta},
+            {std::string("strided"), DTensor{plain, spec}},
+            {std::string("ordered"), DTensor{plain, ordered}},
+            {std::int64_t{7}, Tuple{{None{}, true, std::int64_t{1} << 40, -1.5, std::string("text"),
+                                     Bytes{"\x01\xff"}, List{{BigInt{std::string(9, '\x40')}}},
+                                     Set{{std::int64_t{3}}}}}}});
   BytesOutput file;
   ASSERT_THAT(write_pt(file, tree, {.rank = 0}), IsOk());
   const auto read = read_pt(BytesFile(file.bytes()), {.verify_crc = true});

@@ -19,9 +19,7 @@ struct BlockHasher::State {
   XXH3_state_t xxh3;
 };
 
-BlockHasher::BlockHasher() : state_(std::make_unique<State>()) {
-  XXH3_64bits_reset(&state_->xxh3);
-}
+BlockHasher::BlockHasher() : state_(std::make_unique<State>()) { XXH3_64bits_reset(&state_->xxh3); }
 
 BlockHasher::~BlockHasher() = default;
 

@@ -43,8 +43,8 @@ Status BlockMaker::make(std::size_t file, std::uint64_t offset, std::uint64_t by
 
 Status BlockMaker::add_head(std::string_view head, std::uint64_t begin, std::uint64_t end) {
   while (begin < end) {
-    const auto bytes = static_cast<std::size_t>(
-        std::min<std::uint64_t>(end - begin, kPartBytes - part_bytes_));
+    const auto bytes =
+        static_cast<std::size_t>(std::min<std::uint64_t>(end - begin, kPartBytes - part_bytes_));
     std::memcpy(part_.get() + part_bytes_, head.data() + begin, bytes);
     part_bytes_ += bytes;
     begin += bytes;

@@ -59,8 +59,8 @@ Status BoxReader::read(const StridedSource& source, std::int64_t item_bytes, con
 
 Status BoxReader::read_file(const Request& request) {
   const std::size_t dims = request.shape.size();
-  const bool one_run = dims == 0 || (dims == 1 && request.strides[0] == 1 &&
-                                     request.target_strides[0] == 1);
+  const bool one_run =
+      dims == 0 || (dims == 1 && request.strides[0] == 1 && request.target_strides[0] == 1);
   if (one_run) {
     const std::int64_t elements = dims == 0 ? 1 : request.shape[0];
     return read_bytes(*request.storage, request.offset * request.item_bytes, request.target,

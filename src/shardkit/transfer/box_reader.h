@@ -28,7 +28,8 @@ class BoxReader {
   BoxReader(FileCache& files, std::size_t scratch_bytes)
       : files_(files), scratch_bytes_(scratch_bytes) {}
 
-  /// Copies the box into `target`, whose element (i0, i1, ...) lies at sum(i_d * target_strides[d]).
+  /// Copies the box into `target`, whose element (i0, i1, ...) lies at sum(i_d *
+  /// target_strides[d]).
   ///
   /// A run of bytes that is contiguous on both sides is read straight into place. A box whose
   /// elements lie close together is read as one span and spread out from the scratch memory; one

@@ -36,9 +36,9 @@ class BoxReaderTest : public ::testing::Test {
     Dims padded = shape;
     if (!padded.empty()) padded[padded.size() - 1] += gap;
     std::vector<std::int32_t> target(static_cast<std::size_t>(*element_count(padded)), -1);
-    const Status status = reader.read({&storage, offset, strides}, 4, shape,
-                                      reinterpret_cast<std::byte*>(target.data()),
-                                      contiguous_strides(padded));
+    const Status status =
+        reader.read({&storage, offset, strides}, 4, shape,
+                    reinterpret_cast<std::byte*>(target.data()), contiguous_strides(padded));
     EXPECT_THAT(status, IsOk());
     return target;
   }
@@ -69,7 +69,9 @@ class BoxReaderTest : public ::testing::Test {
 // Dense, spread, transposed, repeated, cut and single elements; scratch memory from tiny to ample.
 TEST_F(BoxReaderTest, RandomBoxesAgreeWithIndexArithmetic) {
   std::mt19937_64 random(7);
-  const auto below = [&random](std::int64_t n) { return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n)); };
+  const auto below = [&random](std::int64_t n) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
+  };
   for (const std::size_t scratch : {std::size_t{16}, std::size_t{4096}, std::size_t{1 << 20}}) {
     BoxReader reader(files_, scratch);
     for (int round = 0; round < 300; ++round) {
@@ -78,13 +80,15 @@ TEST_F(BoxReaderTest, RandomBoxesAgreeWithIndexArithmetic) {
       std::int64_t last = 0;
       for (std::size_t d = 0; d < shape.size(); ++d) {
         shape[d] = below(12);
-        strides[d] = std::vector<std::int64_t>{0, 1, 2, 7, 40, 500, 4000}[static_cast<std::size_t>(below(7))];
+        strides[d] = std::vector<std::int64_t>{
+            0, 1, 2, 7, 40, 500, 4000}[static_cast<std::size_t>(below(7))];
         last += std::max<std::int64_t>(shape[d] - 1, 0) * strides[d];
       }
       const std::int64_t offset = below(kElements - last);
       const std::int64_t gap = below(2) * 3;
       const auto wanted = expected(offset, strides, shape, gap);
-      ASSERT_EQ(read(reader, *file_, offset, strides, shape, gap), wanted) << to_string(shape) << to_string(strides);
+      ASSERT_EQ(read(reader, *file_, offset, strides, shape, gap), wanted)
+          << to_string(shape) << to_string(strides);
       ASSERT_EQ(read(reader, *memory_, offset, strides, shape, gap), wanted);
     }
   }

@@ -9,7 +9,8 @@ namespace {
 
 // Every range of several small shapes: the boxes list its elements once each, in order.
 TEST(ElementRange, BoxesListTheElementsInOrder) {
-  for (const Dims& shape : {Dims{}, Dims{7}, Dims{3, 4}, Dims{2, 3, 4}, Dims{3, 1, 2}, Dims{1, 5}}) {
+  for (const Dims& shape :
+       {Dims{}, Dims{7}, Dims{3, 4}, Dims{2, 3, 4}, Dims{3, 1, 2}, Dims{1, 5}}) {
     const std::int64_t elements = *element_count(shape);
     const Dims strides = contiguous_strides(shape);
     for (std::int64_t begin = 0; begin <= elements; ++begin) {

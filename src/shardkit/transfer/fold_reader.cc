@@ -113,8 +113,8 @@ Status FoldReader::read_left(std::int64_t first_row, std::int64_t last_row) {
   if (!open_->transposed && experts_ > 1)
     return read_b(*left_pieces_, cut + first_row, cut + last_row, left, rank, 1);
   if (!open_->transposed)
-    return reader_.read(*left_pieces_, (cut + first_row) * rank, (cut + last_row) * rank,
-                        kDType<T>, replicas_, left_.get());
+    return reader_.read(*left_pieces_, (cut + first_row) * rank, (cut + last_row) * rank, kDType<T>,
+                        replicas_, left_.get());
   T* const row = elements<T>(sums_);  // stored as rank x rows
   for (std::int64_t k = 0; k < rank; ++k) {
     const std::int64_t at = (expert_ * rank + k) * shape_.uncut_rows + cut;

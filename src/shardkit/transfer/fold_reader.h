@@ -14,8 +14,8 @@
 
 namespace shardkit {
 
-/// Reads W + scale * B A (checkpoint/fold.h) in ranges: W and the rows of one factor with the range, the
-/// other factor whole when its tensor is begun. For one thread.
+/// Reads W + scale * B A (checkpoint/fold.h) in ranges: W and the rows of one factor with the
+/// range, the other factor whole when its tensor is begun. For one thread.
 ///
 /// Of experts whose factors lie side by side, one after another is done; for each, B is read over.
 ///
@@ -62,8 +62,8 @@ class FoldReader {
   ReplicaPolicy replicas_ = ReplicaPolicy::kCompare;
   std::shared_ptr<const Fold> open_;  // whose factors are held
   std::int64_t experts_ = 1;
-  std::int64_t expert_ = 0;           // of which of them
-  std::int64_t base_begin_ = 0;       // where its matrix begins in the tensor
+  std::int64_t expert_ = 0;      // of which of them
+  std::int64_t base_begin_ = 0;  // where its matrix begins in the tensor
   FoldShape shape_;
   std::optional<PieceIndex> left_pieces_;
   std::vector<std::byte> right_;       // rank x columns

@@ -20,7 +20,8 @@ using testing::IsOk;
 
 using Floats = std::vector<float>;
 
-std::shared_ptr<CatalogTensor> tensor_of(const std::string& name, Dims shape, const Floats& values) {
+std::shared_ptr<CatalogTensor> tensor_of(const std::string& name, Dims shape,
+                                         const Floats& values) {
   auto tensor = std::make_shared<CatalogTensor>();
   tensor->name = name;
   tensor->shape = shape;
@@ -52,8 +53,8 @@ struct Model {
   float update(std::int64_t i, std::int64_t j) const {
     float sum = 0;
     for (std::int64_t k = 0; k < kRank; ++k) {
-      const volatile float product = b[static_cast<std::size_t>(i * kRank + k)] *
-                                     a[static_cast<std::size_t>(k * kIn + j)];
+      const volatile float product =
+          b[static_cast<std::size_t>(i * kRank + k)] * a[static_cast<std::size_t>(k * kIn + j)];
       sum += product;
     }
     const volatile float scaled = static_cast<float>(kScale) * sum;
@@ -150,8 +151,8 @@ class ExpertsTest : public FoldReaderTest {
     return scaled;
   }
   std::shared_ptr<CatalogTensor> experts(bool transposed) {
-    const Dims shape = transposed ? Dims{kExperts, kInEach, kOutEach}
-                                  : Dims{kExperts, kOutEach, kInEach};
+    const Dims shape =
+        transposed ? Dims{kExperts, kInEach, kOutEach} : Dims{kExperts, kOutEach, kInEach};
     auto tensor = tensor_of("w", shape, w_);
     auto fold = std::make_shared<Fold>();
     fold->a = tensor_of("a", {kExperts * kRank, kInEach}, a_);
@@ -202,8 +203,8 @@ TEST_F(ExpertsTest, RowsOfOneAreThoseOfAll) {
     fold->first_row = kFirst;
     cut->fold = fold;
     for (const std::int64_t step : {cut->numel(), std::int64_t{349}})
-      EXPECT_TRUE(read(*cut, step) == Floats(sums.begin() + first,
-                                             sums.begin() + first + kRows * columns));
+      EXPECT_TRUE(read(*cut, step) ==
+                  Floats(sums.begin() + first, sums.begin() + first + kRows * columns));
     fold->first_row = rows - kRows + 1;
     EXPECT_THAT(prove_whole(*cut), Fails(ErrorCode::kIncomplete, "do not fit the weight"));
     fold->first_row.reset();
@@ -218,13 +219,14 @@ TEST_F(FoldReaderTest, RowsThatAreCutHaveTheirOwnMagnitudes) {
   constexpr std::int64_t kFirst = 100, kRows = 500;
   const auto uncut = base(false, true);
   const Floats expected = read(*uncut, uncut->numel());
-  const auto cut = tensor_of("w", {kRows, kIn}, Floats(model_.w.begin() + kFirst * kIn,
-                                                       model_.w.begin() + (kFirst + kRows) * kIn));
+  const auto cut =
+      tensor_of("w", {kRows, kIn},
+                Floats(model_.w.begin() + kFirst * kIn, model_.w.begin() + (kFirst + kRows) * kIn));
   auto fold = std::make_shared<Fold>(*uncut->fold);
   fold->first_row = kFirst;
   cut->fold = fold;
-  EXPECT_TRUE(read(*cut, 100'003) == Floats(expected.begin() + kFirst * kIn,
-                                            expected.begin() + (kFirst + kRows) * kIn));
+  EXPECT_TRUE(read(*cut, 100'003) ==
+              Floats(expected.begin() + kFirst * kIn, expected.begin() + (kFirst + kRows) * kIn));
 }
 
 // Cut in rows, columns and both; larger than the reader's buffers.
@@ -234,7 +236,8 @@ TEST_F(FoldReaderTest, ABoxIsThatPartOfTheWhole) {
     const auto tensor = base(transposed, dora);
     const Floats expected = read(*tensor, tensor->numel());
     const std::int64_t rows = tensor->shape[0], columns = tensor->shape[1];
-    for (const Box& box : {Box{{17, 0}, {rows - 17, columns}}, {{0, columns - 3}, {rows, 3}},
+    for (const Box& box : {Box{{17, 0}, {rows - 17, columns}},
+                           {{0, columns - 3}, {rows, 3}},
                            {{5, 100}, {600, 500}}}) {
       RangeReader reader(files, 1 << 20);
       Floats found(static_cast<std::size_t>(box.shape[0] * box.shape[1]));
@@ -243,9 +246,9 @@ TEST_F(FoldReaderTest, ABoxIsThatPartOfTheWhole) {
                   IsOk());
       for (std::int64_t i = 0; i < box.shape[0]; ++i)
         for (std::int64_t j = 0; j < box.shape[1]; ++j)
-          ASSERT_EQ(found[static_cast<std::size_t>(i * box.shape[1] + j)],
-                    expected[static_cast<std::size_t>((box.offset[0] + i) * columns +
-                                                      box.offset[1] + j)])
+          ASSERT_EQ(
+              found[static_cast<std::size_t>(i * box.shape[1] + j)],
+              expected[static_cast<std::size_t>((box.offset[0] + i) * columns + box.offset[1] + j)])
               << to_string(box) << " at " << i << ", " << j;
     }
   }

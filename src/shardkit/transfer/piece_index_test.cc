@@ -41,11 +41,10 @@ TEST(PieceIndex, EveryRangeFindsAllPiecesThatHoldItsElements) {
   CatalogTensor tensor;
   tensor.shape = {6, 4};
   // Layers of rows, of columns, and of a grid whose pieces stand in no order.
-  tensor.pieces = {piece({{0, 0}, {2, 4}}),       piece({{2, 0}, {1, 4}}),
-                   piece({{3, 0}, {3, 4}}),       piece({{0, 0}, {6, 1}}, 0, 1),
-                   piece({{0, 1}, {6, 3}}, 0, 1), piece({{4, 0}, {2, 2}}, 1, 0),
-                   piece({{0, 0}, {4, 3}}, 1, 0), piece({{4, 2}, {2, 2}}, 1, 0),
-                   piece({{0, 3}, {4, 1}}, 1, 0)};
+  tensor.pieces = {
+      piece({{0, 0}, {2, 4}}),       piece({{2, 0}, {1, 4}}),       piece({{3, 0}, {3, 4}}),
+      piece({{0, 0}, {6, 1}}, 0, 1), piece({{0, 1}, {6, 3}}, 0, 1), piece({{4, 0}, {2, 2}}, 1, 0),
+      piece({{0, 0}, {4, 3}}, 1, 0), piece({{4, 2}, {2, 2}}, 1, 0), piece({{0, 3}, {4, 1}}, 1, 0)};
   const PieceIndex index(tensor);
   for (const auto& [replica, addend] : {std::pair(0, 0), std::pair(0, 1), std::pair(1, 0)}) {
     for (std::int64_t begin = 0; begin < 24; ++begin) {

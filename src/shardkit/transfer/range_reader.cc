@@ -60,7 +60,7 @@ RangeReader::RangeReader(FileCache& files, std::size_t buffer_bytes)
 RangeReader::~RangeReader() = default;
 
 Status RangeReader::read(const PieceIndex& pieces, std::int64_t begin, std::int64_t end,
-                          DType dtype, ReplicaPolicy replicas, std::byte* target) {
+                         DType dtype, ReplicaPolicy replicas, std::byte* target) {
   if (!pieces.tensor().fold) return read_unfolded(pieces, begin, end, dtype, replicas, target);
   if (!folds_) folds_ = std::make_unique<FoldReader>(*this);
   return folds_->read(pieces, begin, end, dtype, replicas, target);
@@ -117,8 +117,7 @@ Status RangeReader::read_part(const Part& part, DType dtype, std::byte* target) 
   // A transposed source yields short runs: the larger the tile, the longer they are.
   const std::size_t tile_bytes =
       part.pieces.is_row_major() ? std::min(kCacheTileBytes, buffer_bytes_) : buffer_bytes_;
-  const auto tile_elements =
-      static_cast<std::int64_t>(tile_bytes) / item_bytes(tensor.dtype);
+  const auto tile_elements = static_cast<std::int64_t>(tile_bytes) / item_bytes(tensor.dtype);
   Part tile = part;
   for (; tile.begin < part.end; tile.begin = tile.end) {
     tile.end = round_range_end(part.box.shape, tile.begin, part.end, tile_elements);
@@ -186,8 +185,8 @@ Status RangeReader::read_compared(const Part& tile, std::int32_t addend, std::by
     const std::int64_t at =
         tile.begin + static_cast<std::int64_t>(*byte) / item_bytes(tensor.dtype);
     const Dims index = sum_of(tile.box.offset, index_at(tile.box.shape, at));
-    const Dims written = index_at(tensor.shape_to_write(),
-                                  position_of(index, contiguous_strides(tensor.shape)));
+    const Dims written =
+        index_at(tensor.shape_to_write(), position_of(index, contiguous_strides(tensor.shape)));
     return Error(ErrorCode::kIncomplete,
                  fmt::format("ranks {} and {} hold different copies, first at element {}; "
                              "--replicas first takes the lowest rank's",

@@ -21,8 +21,8 @@ class FoldReader;  // fold_reader.h
 class RangeReader {
  public:
   /// Buffers of this size for read(), each allocated when first needed: the source elements, a
-  /// replica of them, the accumulator of Partial addends (twice the size), and the span of a strided
-  /// source. read_box() takes one more.
+  /// replica of them, the accumulator of Partial addends (twice the size), and the span of a
+  /// strided source. read_box() takes one more.
   static constexpr std::size_t kBuffers = 5;
 
   /// @param files         shared by all readers; outlives this
@@ -84,8 +84,7 @@ class RangeReader {
   Status reduce_tile(const Part& tile, DType dtype, std::byte* target);
   /// Reads one layer and compares it with its replicas.
   Status read_compared(const Part& tile, std::int32_t addend, std::byte* target);
-  Status read_layer(const Part& tile, std::int32_t replica, std::int32_t addend,
-                    std::byte* target);
+  Status read_layer(const Part& tile, std::int32_t replica, std::int32_t addend, std::byte* target);
   /// The same of a tensor with a fold, with it.
   Status read_folded(const Part& part, DType dtype, std::byte* target);
   /// Reads a box of one layer, to where read_box() puts it.

@@ -172,9 +172,11 @@ TEST_F(RangeReaderTest, PartialIntegersAreExact) {
 TEST_F(RangeReaderTest, ADifferingReplicaIsNamed) {
   CatalogTensor tensor = columns();
   tensor.replicas = 2;
-  tensor.pieces.push_back(piece<float>({{0, 0}, {3, 4}}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, -10, 11}, 5, 1));
+  tensor.pieces.push_back(
+      piece<float>({{0, 0}, {3, 4}}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, -10, 11}, 5, 1));
   EXPECT_THAT(read<float>(tensor, 0, 12, DType::kFloat32),
-              Fails(ErrorCode::kIncomplete, "ranks 1 and 5 hold different copies, first at element [2, 2]"));
+              Fails(ErrorCode::kIncomplete,
+                    "ranks 1 and 5 hold different copies, first at element [2, 2]"));
   EXPECT_THAT(read<float>(tensor, 0, 10, DType::kFloat32), IsOk());
   EXPECT_THAT(read<float>(tensor, 0, 12, DType::kFloat32, ReplicaPolicy::kFirst), IsOk());
 }
@@ -202,7 +204,8 @@ TEST_F(RangeReaderTest, ReplicasOfAddendsAreComparedToo) {
                    piece<float>({{0}, {1}}, {1}, 2, 1, 0), piece<float>({{0}, {1}}, {2}, 3, 1, 1)};
   EXPECT_EQ(read<float>(tensor, 0, 1, DType::kFloat32).value()[0], 3.0f);
   tensor.pieces[3] = piece<float>({{0}, {1}}, {2.5f}, 3, 1, 1);
-  EXPECT_THAT(read<float>(tensor, 0, 1, DType::kFloat32), Fails(ErrorCode::kIncomplete, "ranks 1 and 3"));
+  EXPECT_THAT(read<float>(tensor, 0, 1, DType::kFloat32),
+              Fails(ErrorCode::kIncomplete, "ranks 1 and 3"));
 }
 
 TEST_F(RangeReaderTest, FirstDifferenceIsBitByBit) {

@@ -44,10 +44,10 @@ Result<Resources> share_out(const TransferOptions& options, std::uint64_t blocks
   std::uint64_t threads = options.threads > 0 ? static_cast<std::uint64_t>(options.threads)
                                               : std::max(1u, std::thread::hardware_concurrency());
   threads = std::min({threads, options.memory_budget / least, std::max<std::uint64_t>(blocks, 1)});
-  const std::uint64_t buffer =
-      (options.memory_budget / threads - folding) / BlockMaker::kBuffers;
-  return Resources{static_cast<std::size_t>(threads),
-                   static_cast<std::size_t>(std::clamp<std::uint64_t>(buffer, kLeastBuffer, kMostBuffer))};
+  const std::uint64_t buffer = (options.memory_budget / threads - folding) / BlockMaker::kBuffers;
+  return Resources{
+      static_cast<std::size_t>(threads),
+      static_cast<std::size_t>(std::clamp<std::uint64_t>(buffer, kLeastBuffer, kMostBuffer))};
 }
 
 /// What the threads share.
@@ -76,7 +76,7 @@ struct Shared {
 
   std::mutex mutex;
   std::condition_variable finished;
-  std::size_t ended = 0;  // threads
+  std::size_t ended = 0;                  // threads
   std::map<std::uint64_t, Error> errors;  // by block
 
   void fail(std::uint64_t block, Error error) {
@@ -112,8 +112,7 @@ void work(Shared& shared, std::size_t buffer_bytes) {
 
 }  // namespace
 
-Status transfer(const Plan& plan, FileSystem& fs, BlockSink& sink,
-                const TransferOptions& options) {
+Status transfer(const Plan& plan, FileSystem& fs, BlockSink& sink, const TransferOptions& options) {
   const OutputBlocks blocks(plan.files());
   const BlockRange range{options.blocks.begin, std::min(options.blocks.end, blocks.count())};
   const std::uint64_t count = range.end - std::min(range.begin, range.end);
@@ -122,8 +121,7 @@ Status transfer(const Plan& plan, FileSystem& fs, BlockSink& sink,
   FileCache files(fs, kOpenFiles);
   Shared shared(plan, blocks, range, files, sink, options.cancel);
   const auto report = [&] {
-    if (options.on_progress)
-      options.on_progress({shared.bytes_done, plan.summary().write_bytes});
+    if (options.on_progress) options.on_progress({shared.bytes_done, plan.summary().write_bytes});
   };
   {
     std::vector<std::jthread> threads;

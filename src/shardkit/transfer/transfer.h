@@ -52,9 +52,9 @@ struct Progress {
 };
 
 struct TransferOptions {
-  int threads = 0;                              ///< 0: as many as the processor runs at once
-  BlockRange blocks;                            ///< what is made; the rest is left to others
-  std::uint64_t memory_budget = 256u << 20;     ///< bytes for buffers; fewer threads if need be
+  int threads = 0;                           ///< 0: as many as the processor runs at once
+  BlockRange blocks;                         ///< what is made; the rest is left to others
+  std::uint64_t memory_budget = 256u << 20;  ///< bytes for buffers; fewer threads if need be
   /// Called on the thread that called transfer(), some ten times a second and at the end.
   std::function<void(const Progress&)> on_progress;
   /// Set it to stop: no new block is begun, and the error is kCancelled. May be null.

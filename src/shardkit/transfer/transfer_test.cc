@@ -83,9 +83,10 @@ class TransferTest : public ::testing::Test {
   Piece piece_in_file(const Box& box) {
     std::string content;
     for (std::int64_t i = 0; i < box.shape[0]; ++i)
-      content.append(reinterpret_cast<const char*>(
-                         &values_[static_cast<std::size_t>((box.offset[0] + i) * kColumns + box.offset[1])]),
-                     static_cast<std::size_t>(box.shape[1]) * 4);
+      content.append(
+          reinterpret_cast<const char*>(
+              &values_[static_cast<std::size_t>((box.offset[0] + i) * kColumns + box.offset[1])]),
+          static_cast<std::size_t>(box.shape[1]) * 4);
     const auto path = std::make_shared<const std::string>(dir_ / std::to_string(files_++));
     testing::write_file(*path, content);
     Piece piece;
@@ -191,9 +192,9 @@ TEST_F(TransferTest, ABlockThatCutsAnElementIsOurMistake) {
   MemorySink sink(*plan_);
   FileCache files(posix_file_system(), 4);
   BlockMaker maker(*plan_, files, sink, 1 << 20);
-  EXPECT_THAT(maker.make(0, 10, 4),
-              Fails(ErrorCode::kInternal,
-                    "a block begins or ends inside an element: tensor 'big'"));
+  EXPECT_THAT(
+      maker.make(0, 10, 4),
+      Fails(ErrorCode::kInternal, "a block begins or ends inside an element: tensor 'big'"));
 }
 
 }  // namespace

@@ -119,8 +119,7 @@ std::string_view fault_of_name(std::string_view name) {
 }
 
 Result<DirectoryEntry64> parse_entry(Record directory, std::size_t at, std::uint64_t offset) {
-  if (directory.size() - at < kDirectoryEntryBytes ||
-      directory.u32(at) != kDirectorySignature)
+  if (directory.size() - at < kDirectoryEntryBytes || directory.u32(at) != kDirectorySignature)
     return corrupt("a directory entry is missing", offset);
   const std::uint64_t name_bytes = directory.u16(at + 28);
   const std::uint64_t extra_bytes = directory.u16(at + 30);
@@ -151,8 +150,8 @@ Result<DirectoryEntry64> parse_entry(Record directory, std::size_t at, std::uint
       directory.text(at + kDirectoryEntryBytes + static_cast<std::size_t>(name_bytes),
                      static_cast<std::size_t>(extra_bytes));
   if (!apply_zip64_extra(Record(std::as_bytes(std::span(extra))), numbers))
-    return named(corrupt(
-        "a directory entry's extra fields are broken or lack its 64-bit sizes", offset));
+    return named(
+        corrupt("a directory entry's extra fields are broken or lack its 64-bit sizes", offset));
   if (numbers.compressed != numbers.uncompressed)
     return named(corrupt("a stored entry has two sizes", offset));
   entry.bytes = numbers.uncompressed;

@@ -237,7 +237,8 @@ TEST(Archive, EndRecordsMustAgree) {
         "the directory does not reach the zip64 end record: found 1 bytes from 154 on");
   const auto counting = [&](std::string_view entries) {
     return replaced(replaced(replaced(replaced(bytes, wide + 24, entries), wide + 32, entries),
-                             end + 8, entries), end + 10, entries);
+                             end + 8, entries),
+                    end + 10, entries);
   };
   fails(counting("\x1"), "the directory holds more than its entries");
   fails(counting("\x9"), "more entries than the directory can hold: found 9");
@@ -260,8 +261,9 @@ TEST(Archive, TheDirectoryIsBounded) {
   file->write_at(bytes, std::as_bytes(std::span(end))).value();
   file->close().value();
   EXPECT_THAT(open_path(dir / "big.zip"),
-              Fails(ErrorCode::kLimit, "the directory is too large: expected at most 268435456 "
-                                       "bytes, found 268435457"));
+              Fails(ErrorCode::kLimit,
+                    "the directory is too large: expected at most 268435456 "
+                    "bytes, found 268435457"));
 }
 
 TEST(Archive, NamesThatLeaveTheFolder) {

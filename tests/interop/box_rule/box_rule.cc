@@ -82,8 +82,7 @@ std::optional<CutOrder> read_cut_order(std::istream& in, const Sharding& shardin
   if (order == 1) return CutOrder::kPhysical;
   std::vector<shardkit::LocalShape> known;
   for (const std::int64_t rank : sharding.mesh->ranks())
-    known.push_back(
-        {*sharding.mesh->coordinate_of(rank), read_dims(in, sharding.shape.size())});
+    known.push_back({*sharding.mesh->coordinate_of(rank), read_dims(in, sharding.shape.size())});
   const auto decided = decide_cut_order(sharding, known);
   if (!decided.ok()) return std::nullopt;
   return *decided;
@@ -100,8 +99,8 @@ std::vector<std::int64_t> fill(const Dims& local, const Sharding& sharding,
                                const std::vector<BoxPair>& boxes) {
   const Dims local_strides = shardkit::contiguous_strides(local);
   const Dims global_strides = shardkit::contiguous_strides(sharding.shape);
-  std::vector<std::int64_t> values(
-      static_cast<std::size_t>(shardkit::element_count(local).value()), -1);
+  std::vector<std::int64_t> values(static_cast<std::size_t>(shardkit::element_count(local).value()),
+                                   -1);
   for (const BoxPair& pair : boxes) {
     const std::int64_t count = shardkit::element_count(pair.global.shape).value();
     for (std::int64_t i = 0; i < count; ++i) {

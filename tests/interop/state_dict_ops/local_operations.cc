@@ -94,8 +94,8 @@ Result<Value> snapshot_on_disk(const Call& call) {
   SHARDKIT_ASSIGN(const Snapshot read, read_snapshot(fs, call.text("disk"), call.group));
   Dict state;
   for (const SnapshotEntry& entry : read.entries)
-    state.items.emplace_back(entry.name, entry.spec ? Value(DTensor{entry.tensor, entry.spec})
-                                                    : Value(entry.tensor));
+    state.items.emplace_back(
+        entry.name, entry.spec ? Value(DTensor{entry.tensor, entry.spec}) : Value(entry.tensor));
   return state;
 }
 

@@ -21,8 +21,8 @@ struct Call {
 
   /// An argument, or the text for one that was not given.
   std::string text(const std::string& name, const std::string& otherwise = "") const;
-  bool flag(const std::string& name, bool otherwise) const;    ///< "1" or "0"
-  std::vector<int> numbers(const std::string& name) const;     ///< "0,2"
+  bool flag(const std::string& name, bool otherwise) const;  ///< "1" or "0"
+  std::vector<int> numbers(const std::string& name) const;   ///< "0,2"
   /// A value of the input, which is a dict. @error kInvalidArgument
   Result<Value> item(std::string_view name) const;
 };

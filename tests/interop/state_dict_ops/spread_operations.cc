@@ -18,8 +18,8 @@ Result<Dict> dict_item(const Call& call, std::string_view name) {
   return Error(ErrorCode::kInvalidArgument, "an item of the rank's file is no dict").found(name);
 }
 
-// "local" with the tensors that "meta" names on the meta device: a file of PyTorch's does not say so
-// of DTensors.
+// "local" with the tensors that "meta" names on the meta device: a file of PyTorch's does not say
+// so of DTensors.
 Result<Dict> local_state(const Call& call) {
   SHARDKIT_ASSIGN(Dict local, dict_item(call, "local"));
   SHARDKIT_ASSIGN(const Dict meta, dict_item(call, "meta"));

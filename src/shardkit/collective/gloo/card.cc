@@ -1,6 +1,4 @@
 // Cards: the host, the address that all doors have in common, the sequence and the port of each.
-#include "shardkit/collective/gloo/card_internal.h"
-
 #include <fmt/format.h>
 #include <netinet/in.h>
 
@@ -9,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "shardkit/collective/gloo/card_internal.h"
 #include "shardkit/collective/gloo/network_internal.h"
 #include "shardkit/collective/message.h"
 

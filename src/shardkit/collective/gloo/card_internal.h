@@ -26,8 +26,8 @@ std::string make_card(std::span<const Door> doors, std::int64_t host);
 /// The door for `rank`. @error kPeer  it is no card
 Result<Door> door_on_card(std::string_view card, int rank);
 
-/// Whether no rank's address is a loopback's while another rank is on another host: it would connect
-/// with its own. @param cards  by rank
+/// Whether no rank's address is a loopback's while another rank is on another host: it would
+/// connect with its own. @param cards  by rank
 /// @error kInvalidArgument  the first such rank, and what to do
 /// @error kPeer             one is no card
 Status check_addresses(std::span<const std::string> cards);

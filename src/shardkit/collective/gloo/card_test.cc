@@ -1,9 +1,8 @@
-#include "shardkit/collective/gloo/card_internal.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 
+#include "shardkit/collective/gloo/card_internal.h"
 #include "shardkit/collective/message.h"
 #include "shardkit/testing/matchers.h"
 

@@ -104,9 +104,9 @@ class GlooGroup final : public ProcessGroup {
   }
 
   Error unusable() const {
-    return Error(failure_->code(),
-                 fmt::format("the process group is unusable since an earlier error: {}",
-                             failure_->what()));
+    return Error(
+        failure_->code(),
+        fmt::format("the process group is unusable since an earlier error: {}", failure_->what()));
   }
 
   void become_unusable(MeshFailure failure) {
@@ -327,8 +327,7 @@ Result<std::string> choose_address(const GlooOptions& options, const Fn& otherwi
 template <typename AddressFn, typename MeetFn>
 Result<std::unique_ptr<ProcessGroup>> make_group(const Meeting& meeting, const MeshCall& now,
                                                  const GlooOptions& options,
-                                                 const AddressFn& own_address,
-                                                 const MeetFn& meet) {
+                                                 const AddressFn& own_address, const MeetFn& meet) {
   std::vector<int> outermost(static_cast<std::size_t>(meeting.size));
   std::iota(outermost.begin(), outermost.end(), 0);
   std::unique_ptr<GlooMesh> mesh;
@@ -365,9 +364,8 @@ Result<std::unique_ptr<ProcessGroup>> make_gloo_group(const LaunchEnvironment& e
   const MeshCall now = making_a_group(options);
   const Meeting meeting{environment.rank, environment.size, now.deadline};
   const auto own_address = [&]() -> Result<std::string> {
-    SHARDKIT_ASSIGN(const auto master,
-                    resolve_until(environment.master_address, environment.master_port,
-                                  now.deadline));
+    SHARDKIT_ASSIGN(const auto master, resolve_until(environment.master_address,
+                                                     environment.master_port, now.deadline));
     return own_address_towards(master);
   };
   return make_group(meeting, now, options, own_address, [&](const std::string& card) {
@@ -381,9 +379,8 @@ Result<std::unique_ptr<ProcessGroup>> make_gloo_group(const std::string& folder,
   const MeshCall now = making_a_group(options);
   const Meeting meeting{rank, size, now.deadline};
   const auto own_address = [] { return Result<std::string>(default_own_address()); };
-  return make_group(meeting, now, options, own_address, [&](const std::string& card) {
-    return meet_in_folder(folder, meeting, card);
-  });
+  return make_group(meeting, now, options, own_address,
+                    [&](const std::string& card) { return meet_in_folder(folder, meeting, card); });
 }
 
 }  // namespace shardkit

@@ -40,7 +40,8 @@ struct GlooOptions {
 /// A group holds a thread, and for each other rank a socket and about 14 KiB + 72 * size bytes.
 ///
 /// @error kUnsupported      built without Gloo
-/// @error kInvalidArgument  the environment or the options are contradictory, or name nothing here; or
+/// @error kInvalidArgument  the environment or the options are contradictory, or name nothing here;
+/// or
 ///                          a rank on one of several hosts has a loopback's address
 /// @error kNotFound         the master's name has no address, until the start's end
 /// @error kIo               no port can be opened, or there is no way to the master

@@ -86,8 +86,7 @@ TEST(GlooMeeting, AtTheMaster) {
     const auto statuses = run_processes(size, [&](int rank) -> Status {
       // Whoever comes first, waits.
       std::this_thread::sleep_for(milliseconds(rank == 0 ? 100 : 10 * rank));
-      SHARDKIT_ASSIGN(auto group,
-                      make_gloo_group(launched(rank, size, port), gloo_test_options()));
+      SHARDKIT_ASSIGN(auto group, make_gloo_group(launched(rank, size, port), gloo_test_options()));
       SHARDKIT_TRY(expect(group->rank() == rank && group->size() == size, "rank and size"));
       return all_ranks_are_there(*group);
     });
@@ -141,8 +140,8 @@ TEST(GlooMeeting, WhoDoesNotComeIsNamed) {
     SHARDKIT_TRY(make_gloo_group(launched(rank, 2, port), hasty(milliseconds(300))));
     return {};
   });
-  EXPECT_THAT(no_master[1], Fails(ErrorCode::kPeer, "nobody listens at 127.0.0.1, port " +
-                                                        std::to_string(port)));
+  EXPECT_THAT(no_master[1],
+              Fails(ErrorCode::kPeer, "nobody listens at 127.0.0.1, port " + std::to_string(port)));
   const auto in_folder = run_processes(3, [&](int rank) -> Status {
     if (rank == 1) return {};
     SHARDKIT_TRY(make_gloo_group(folder.path(), rank, 3, hasty(milliseconds(300))));
@@ -303,8 +302,7 @@ void expect_survivors(const std::function<void()>& end, const std::string& text,
     const auto start = Clock::now();
     Status status;
     // On a fast machine one is over before the end.
-    while (status.ok() && Clock::now() - start < seconds(5))
-      status = call(*group, buffer);
+    while (status.ok() && Clock::now() - start < seconds(5)) status = call(*group, buffer);
     const auto waited = Clock::now() - start;
     SHARDKIT_TRY(expect(!status.ok() && status.error().code() == ErrorCode::kPeer, "kPeer"));
     SHARDKIT_TRY(expect(status.error().what().find(text) != std::string::npos,
@@ -380,15 +378,15 @@ TEST(GlooGroup, ADeathEndsTheWaitForSomebodyElse) {
 }
 
 TEST(GlooGroup, ASubgroupNamesTheRanksOfTheOutermostGroup) {
-  const auto statuses = run_gloo_ranks(
-      4,
-      [](ProcessGroup& group) -> Status {
-        SHARDKIT_ASSIGN(auto upper, group.split(group.rank() / 2, 0));
-        SHARDKIT_ASSIGN(auto backwards, upper->split(0, -upper->rank()));
-        if (group.rank() == 2) return backwards->barrier();
-        return {};
-      },
-      {seconds(60)});
+  const auto statuses =
+      run_gloo_ranks(4,
+                     [](ProcessGroup& group) -> Status {
+                       SHARDKIT_ASSIGN(auto upper, group.split(group.rank() / 2, 0));
+                       SHARDKIT_ASSIGN(auto backwards, upper->split(0, -upper->rank()));
+                       if (group.rank() == 2) return backwards->barrier();
+                       return {};
+                     },
+                     {seconds(60)});
   EXPECT_THAT(statuses[2], Fails(ErrorCode::kPeer, "rank 0 left the group"));
   EXPECT_THAT(statuses[2], Fails(ErrorCode::kPeer, "[3, 2]"));
 }

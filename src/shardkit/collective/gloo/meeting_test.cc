@@ -1,6 +1,4 @@
 // Meetings in which the other side does what no rank does.
-#include "shardkit/collective/gloo/meeting_internal.h"
-
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -10,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardkit/collective/gloo/meeting_internal.h"
 #include "shardkit/collective/gloo/network_test_util.h"
 #include "shardkit/collective/message.h"
 #include "shardkit/testing/matchers.h"
@@ -81,8 +80,7 @@ Cards meet_who_does_not_read(const std::string& card, milliseconds patience, boo
   });
   const auto connect = [&] { return connect_with_first(std::array{loopback(port)}, soon()); };
   auto guest = connect();
-  for (; !guest.ok() && !has_ended; guest = connect())
-    std::this_thread::sleep_for(milliseconds(1));
+  for (; !guest.ok() && !has_ended; guest = connect()) std::this_thread::sleep_for(milliseconds(1));
   const std::string said = said_by(1, 2, card);
   for (std::size_t sent = 0; guest.ok() && sent < said.size() && !has_ended;)
     if (const auto more = ::send(guest->fd(), said.data() + sent, said.size() - sent, MSG_NOSIGNAL);
@@ -104,8 +102,8 @@ TEST(Meeting, ARankThatDoesNotReadTheAnswer) {
     const Cards cards = meet_who_does_not_read(card, patience, true);
     ASSERT_FALSE(cards.ok());
     if (cards.error().what().find("had not come") != std::string::npos) continue;
-    EXPECT_THAT(cards, Fails(ErrorCode::kPeer,
-                             "making a group: rank 1 does not read what it is sent"));
+    EXPECT_THAT(cards,
+                Fails(ErrorCode::kPeer, "making a group: rank 1 does not read what it is sent"));
     break;
   }
   EXPECT_THAT(meet_who_does_not_read(card, std::chrono::minutes(1), false),
@@ -116,8 +114,10 @@ TEST(Meeting, ACardThatIsTooLong) {
   const TempDir folder;
   write_file(folder / "rank_1.card", std::string((1 << 20) + 1, 'c'));
   EXPECT_THAT(meet_in_folder(folder.path(), {0, 2, soon()}, "card"),
-              Fails(ErrorCode::kPeer, "a rank's card is too long: expected at most 1048576 bytes, "
-                                      "found 1048577, file '" + (folder / "rank_1.card") + "'"));
+              Fails(ErrorCode::kPeer,
+                    "a rank's card is too long: expected at most 1048576 bytes, "
+                    "found 1048577, file '" +
+                        (folder / "rank_1.card") + "'"));
 }
 
 }  // namespace

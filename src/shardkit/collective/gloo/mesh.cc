@@ -79,8 +79,7 @@ void abort_wait(UnboundBuffer& buffer, bool receiving) {
 
 class GlooDevice {
  public:
-  explicit GlooDevice(std::shared_ptr<gloo::transport::Device> device)
-      : gloo_(std::move(device)) {}
+  explicit GlooDevice(std::shared_ptr<gloo::transport::Device> device) : gloo_(std::move(device)) {}
   gloo::transport::Device& gloo() { return *gloo_; }
   Alarm& alarm() { return alarm_; }
 
@@ -95,8 +94,8 @@ Result<std::shared_ptr<GlooDevice>> open_gloo_device(const std::string& address)
     return std::make_shared<GlooDevice>(
         gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(address.c_str())));
   } catch (const std::exception& e) {
-    return Error(ErrorCode::kIo, fmt::format("gloo cannot use the address {}: {}", address,
-                                             e.what()));
+    return Error(ErrorCode::kIo,
+                 fmt::format("gloo cannot use the address {}: {}", address, e.what()));
   }
 }
 
@@ -226,8 +225,8 @@ Waited GlooMesh::State::wait(const Posted& posted, TimePoint deadline) {
       }
       waiting = &posted;
     }
-    const auto key = device->alarm().arm(
-        deadline, [&posted] { abort_wait(*posted.buffer, posted.receiving); });
+    const auto key =
+        device->alarm().arm(deadline, [&posted] { abort_wait(*posted.buffer, posted.receiving); });
     Waited result = Waited::kLate;
     try {
       const bool done = posted.receiving ? posted.buffer->waitRecv(nullptr, kForever)
@@ -272,10 +271,10 @@ Error GlooMesh::State::late(std::span<const Posted> posted, const MeshCall& call
         wait(each, Clock::now() + kMoment / 4) != Waited::kDone)
       named.push_back(each.peer);
   if (named.empty()) named.push_back(posted.back().peer);  // it came just now
-  return Error(ErrorCode::kPeer,
-               fmt::format("{}: rank {} gave up after {} ms; {} {} had not {}", call.op, rank,
-                           waited, named.size() == 1 ? "rank" : "ranks", fmt::join(named, ", "),
-                           call.awaited));
+  return Error(
+      ErrorCode::kPeer,
+      fmt::format("{}: rank {} gave up after {} ms; {} {} had not {}", call.op, rank, waited,
+                  named.size() == 1 ? "rank" : "ranks", fmt::join(named, ", "), call.awaited));
 }
 
 // A connection has ended. If its rank left after this call, all that it had for this call is here.
@@ -327,9 +326,9 @@ Error GlooMesh::State::gone(const MeshCall& call) {
   });
   read_notices();
   if (told && told->call <= call.number) return told->error;
-  return Error(ErrorCode::kPeer, fmt::format("{}: {} {} left the group", call.op,
-                                             left.size() == 1 ? "rank" : "ranks",
-                                             fmt::join(left, ", ")));
+  return Error(ErrorCode::kPeer,
+               fmt::format("{}: {} {} left the group", call.op, left.size() == 1 ? "rank" : "ranks",
+                           fmt::join(left, ", ")));
 }
 
 void GlooMesh::State::close() {
@@ -387,9 +386,8 @@ Status GlooMesh::connect(std::span<const std::string> cards, const MeshCall& cal
     }
     state_->start();
   } catch (const std::exception& e) {
-    return Error(ErrorCode::kPeer,
-                 fmt::format("{}: rank {} has no connection with rank {}: {}", call.op,
-                             state_->rank, now, e.what()));
+    return Error(ErrorCode::kPeer, fmt::format("{}: rank {} has no connection with rank {}: {}",
+                                               call.op, state_->rank, now, e.what()));
   }
   return {};
 }

@@ -23,8 +23,8 @@ Result<std::shared_ptr<GlooDevice>> open_gloo_device(const std::string& address)
 
 /// The call that a function of the mesh is a part of.
 struct MeshCall {
-  std::string_view op;       ///< for messages
-  std::int64_t number = 0;   ///< of the group's calls
+  std::string_view op;      ///< for messages
+  std::int64_t number = 0;  ///< of the group's calls
   std::chrono::steady_clock::time_point start;
   std::chrono::steady_clock::time_point deadline;
   std::string_view awaited = "come";  ///< what a rank that is late "had not", for messages

@@ -1,6 +1,4 @@
 // Meshes that cannot be made, and a rank of one that says what no rank says.
-#include "shardkit/collective/gloo/mesh_internal.h"
-
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -8,6 +6,7 @@
 #include "shardkit/collective/call_message_internal.h"
 #include "shardkit/collective/gloo/card_internal.h"
 #include "shardkit/collective/gloo/meeting_internal.h"
+#include "shardkit/collective/gloo/mesh_internal.h"
 #include "shardkit/collective/gloo/network_test_util.h"
 #include "shardkit/collective/gloo/processes_test_util.h"
 #include "shardkit/testing/matchers.h"

@@ -108,8 +108,8 @@ Result<std::string> address_of_interface(const std::string& interface) {
   for (const int family : {AF_INET, AF_INET6})
     for (const ifaddrs* each = list; each; each = each->ifa_next)
       if (each->ifa_addr && each->ifa_addr->sa_family == family && interface == each->ifa_name)
-        return make_address(each->ifa_addr, family == AF_INET ? sizeof(sockaddr_in)
-                                                              : sizeof(sockaddr_in6))
+        return make_address(each->ifa_addr,
+                            family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6))
             .text();
   return Error(ErrorCode::kInvalidArgument,
                fmt::format("this host has no network interface '{}' with an address", interface));
@@ -117,12 +117,10 @@ Result<std::string> address_of_interface(const std::string& interface) {
 
 Result<std::string> own_address_of(const std::string& host) {
   auto addresses = resolve(host, 0);
-  if (!addresses.ok())
-    return Error(ErrorCode::kInvalidArgument, addresses.error().what());
+  if (!addresses.ok()) return Error(ErrorCode::kInvalidArgument, addresses.error().what());
   for (const SocketAddress& each : *addresses)
     if (can_bind(each)) return each.text();
-  return Error(ErrorCode::kInvalidArgument,
-               fmt::format("'{}' is no address of this host", host));
+  return Error(ErrorCode::kInvalidArgument, fmt::format("'{}' is no address of this host", host));
 }
 
 Result<std::string> own_address_towards(std::span<const SocketAddress> others) {

@@ -57,8 +57,8 @@ Result<std::string> address_of_interface(const std::string& interface);
 /// An address of `host` that is this host's. @error kInvalidArgument
 Result<std::string> own_address_of(const std::string& host);
 
-/// The address of this host from which it reaches another host, by the first of that one's addresses
-/// to which there is a way. REQUIRES: at least one @error kIo
+/// The address of this host from which it reaches another host, by the first of that one's
+/// addresses to which there is a way. REQUIRES: at least one @error kIo
 Result<std::string> own_address_towards(std::span<const SocketAddress> others);
 
 /// The address of this host's name, or the loopback's where that does not work.

@@ -30,11 +30,11 @@ SocketAddress address_of_no_kind() {
 TEST(Network, TheNextAddressIsTriedWhereTheFirstIsOfNoKind) {
   EXPECT_EQ(own_address_towards(std::array{address_of_no_kind(), loopback(1)}).value(),
             "127.0.0.1");
-  EXPECT_THAT(own_address_towards(std::array{address_of_no_kind()}), Fails(ErrorCode::kIo, "no way"));
+  EXPECT_THAT(own_address_towards(std::array{address_of_no_kind()}),
+              Fails(ErrorCode::kIo, "no way"));
   int port = 0;
   const Socket listener = listen_somewhere(&port);
-  EXPECT_THAT(connect_with_first(std::array{address_of_no_kind(), loopback(port)}, soon()),
-              IsOk());
+  EXPECT_THAT(connect_with_first(std::array{address_of_no_kind(), loopback(port)}, soon()), IsOk());
   EXPECT_THAT(connect_with_first(std::array{address_of_no_kind()}, soon()),
               Fails(ErrorCode::kIo, "no socket"));
   EXPECT_THAT(connect_with_first(std::array{loopback(1), address_of_no_kind()}, soon()),

@@ -12,9 +12,7 @@
 namespace shardkit::testing {
 
 /// A deadline that a test does not come to.
-inline NetworkDeadline soon() {
-  return std::chrono::steady_clock::now() + std::chrono::minutes(1);
-}
+inline NetworkDeadline soon() { return std::chrono::steady_clock::now() + std::chrono::minutes(1); }
 
 inline SocketAddress loopback(int port) {
   SocketAddress address;

@@ -33,8 +33,8 @@ TEST(PrivateNetwork, AConnectionWithItselfIsNone) {
     SHARDKIT_TRY(write_to("/proc/sys/net/ipv4/ip_local_port_range", "40000 40015", {}));
     return all_well(run_processes(2, [](int rank) -> Status {
       if (rank == 0) std::this_thread::sleep_for(seconds(2));
-      SHARDKIT_ASSIGN(auto group, make_gloo_group({"test", rank, 2, "127.0.0.1", 40000},
-                                                  gloo_test_options()));
+      SHARDKIT_ASSIGN(auto group,
+                      make_gloo_group({"test", rank, 2, "127.0.0.1", 40000}, gloo_test_options()));
       return group->barrier();
     }));
   });

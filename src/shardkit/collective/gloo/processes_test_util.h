@@ -70,8 +70,8 @@ inline std::vector<Status> run_processes(int size, const std::function<Status(in
     int how = 0;
     ::waitpid(child.pid, &how, 0);
     if (WIFSIGNALED(how))
-      statuses.push_back(Error(ErrorCode::kInternal,
-                               "killed by signal " + std::to_string(WTERMSIG(how))));
+      statuses.push_back(
+          Error(ErrorCode::kInternal, "killed by signal " + std::to_string(WTERMSIG(how))));
     else
       statuses.push_back(decode_status(bytes));
   }

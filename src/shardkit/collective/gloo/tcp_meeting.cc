@@ -183,9 +183,8 @@ class Host {
 Result<Socket> connect_with_host(const LaunchEnvironment& environment, const Meeting& meeting) {
   for (;;) {
     // Each time: rank 0 may come again elsewhere.
-    SHARDKIT_ASSIGN(const auto addresses,
-                    resolve_until(environment.master_address, environment.master_port,
-                                  meeting.deadline));
+    SHARDKIT_ASSIGN(const auto addresses, resolve_until(environment.master_address,
+                                                        environment.master_port, meeting.deadline));
     auto socket = connect_with_first(addresses, meeting.deadline);
     if (socket.ok() || socket.error().code() != ErrorCode::kPeer) return socket;
     if (Clock::now() + kPause >= meeting.deadline)
@@ -222,11 +221,11 @@ Result<std::vector<std::string>> be_guest(const LaunchEnvironment& environment,
       SHARDKIT_TRY(in.number());
       SHARDKIT_ASSIGN(const auto length, in.number());
       if (length < 0 || length > static_cast<std::int64_t>(kLongestReply))
-        return Error(ErrorCode::kPeer,
-                     fmt::format("making a group of {} ranks: who answers at {}, port {} is not "
-                                 "rank 0 (is MASTER_PORT another program's?)",
-                                 meeting.size, environment.master_address,
-                                 environment.master_port));
+        return Error(
+            ErrorCode::kPeer,
+            fmt::format("making a group of {} ranks: who answers at {}, port {} is not "
+                        "rank 0 (is MASTER_PORT another program's?)",
+                        meeting.size, environment.master_address, environment.master_port));
       whole += static_cast<std::size_t>(length);
     }
   }

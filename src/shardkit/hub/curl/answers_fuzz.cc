@@ -146,14 +146,14 @@ void upload(const Folder& folder) {
     check_shown(text);
     cancel = true;
   };
-  const auto report = upload_folder(
-      posix_file_system(), folder.model(), options,
-      [&folder](const std::string& name) -> std::optional<std::string> {
-        if (name == "HF_ENDPOINT") return std::string(kEndpoint);
-        if (name == "HF_TOKEN") return std::string(kSecret);
-        if (name == "XDG_CACHE_HOME") return folder.cache();
-        return std::nullopt;
-      });
+  const auto report =
+      upload_folder(posix_file_system(), folder.model(), options,
+                    [&folder](const std::string& name) -> std::optional<std::string> {
+                      if (name == "HF_ENDPOINT") return std::string(kEndpoint);
+                      if (name == "HF_TOKEN") return std::string(kSecret);
+                      if (name == "XDG_CACHE_HOME") return folder.cache();
+                      return std::nullopt;
+                    });
   if (report.ok()) {
     require(report->page == std::string(kEndpoint) + "/org/model");
     for (const Commit& commit : report->commits) check_shown(commit.oid + commit.url);
