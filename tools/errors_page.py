@@ -4,7 +4,8 @@
     errors_page.py RECORD    write the page; RECORD is a file that tests wrote ($SHARDKIT_RECORD_ERRORS)
     errors_page.py --check   hold the page against the source; exit 1 where they differ
 
-A message that no test can bring about stands in UNSEEN with the reason. What tests saw of texts that are put together elsewhere is on the page, too. `make errors`
+Every message has an example, or stands in UNSEEN with the reason why no test brings it about; --check
+asks for it. What tests saw of texts that are put together elsewhere is on the page, too. `make errors`
 runs the tests and writes the page.
 """
 import collections
@@ -41,6 +42,8 @@ Made from the source and the tests by `make errors`; a test holds it against the
 NONE = "-"
 # Messages that no test can bring about, each with why.
 UNSEEN = {
+    "an identity without '{}'": "a guard: what is merged always has these members",
+    "the system gave no random number": "Linux does not refuse eight random bytes",
 }
 LONGEST = 400
 
@@ -151,7 +154,7 @@ def check():
     for key in found.keys() & on_page.keys():
         example = on_page[key]
         if example == NONE:
-            continue
+            wrong.append("has no example: %s: %s" % key)
         elif example.startswith("("):
             if example != example_cell(found[key], None):
                 wrong.append("gives another reason than tools/errors_page.py: %s: %s" % key)
