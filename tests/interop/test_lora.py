@@ -7,6 +7,7 @@ import warnings
 import peft
 import pytest
 import torch
+from peft.mapping import PEFT_TYPE_TO_PREFIX_MAPPING
 
 import checkpoints
 import lora_models
@@ -245,3 +246,26 @@ def test_shards_of_an_adapter_alone(fsdp, saved, tmp_path):
         checkpoints.read_model(checkpoints.merge(case, tmp_path / "folded", "--lora", "merge",
                                                  "--base_model_dir", tmp_path / "base")),
         checkpoints.read_model(checkpoints.merge(whole, tmp_path / "expected", "--lora", "merge")))
+
+
+# Beside LoRA itself, what trains prompts wraps no modules.
+OF_PROMPTS = {"prompt_tuning_", "multitask_prompt_tuning_", "p_tuning_", "prefix_tuning_", "cpt_",
+              "cartridge_"}
+WRAPPING = {kind.value: prefix for kind, prefix in PEFT_TYPE_TO_PREFIX_MAPPING.items()
+            if prefix not in OF_PROMPTS | {"lora_"}}
+
+
+@pytest.mark.parametrize("kind", sorted(WRAPPING))
+def test_adapters_of_other_kinds_are_refused(kind, tmp_path):
+    torch.save({"base_model.model.q.%sx.default" % WRAPPING[kind]: torch.ones(2, 2)},
+               tmp_path / "model_world_size_1_rank_0.pt")
+    done = checkpoints.run("merge", "--local_dir", tmp_path, "--target_dir", tmp_path / "out")
+    assert done.returncode == 3 and "of another kind than LoRA" in done.stderr, done.stderr
+
+
+def test_a_saved_adapter_of_another_kind_is_refused(tmp_path):
+    model = peft.get_peft_model(torch.nn.Sequential(torch.nn.Linear(4, 4)),
+                                peft.LoHaConfig(target_modules=["0"]))
+    torch.save(peft.get_peft_model_state_dict(model), tmp_path / "model_world_size_1_rank_0.pt")
+    done = checkpoints.run("merge", "--local_dir", tmp_path, "--target_dir", tmp_path / "out")
+    assert done.returncode == 3 and "of another kind than LoRA" in done.stderr, done.stderr

@@ -20,6 +20,23 @@ constexpr std::array<std::string_view, 8> kLoraParts{"lora_A",
                                                      "original_module"};
 constexpr std::string_view kPrefix = "base_model.model.";
 
+/// How the parameters of tuners begin that wrap modules as LoRA does (peft 0.21, mapping.py,
+/// PEFT_TYPE_TO_PREFIX_MAPPING; bone_ of earlier ones).
+constexpr std::array<std::string_view, 38> kOtherTuners{
+    "adamss_",      "adaption_",     "beft_",
+    "boft_",        "bone_",         "c3a_",
+    "deft_",        "delora_",       "fourierft_",
+    "frod_",        "glora_",        "gralora_",
+    "hada_",        "hira_",         "hra_",
+    "ia3_",         "lily_",         "ln_tuning_",
+    "lokr_",        "miss_",         "oft_",
+    "osf_",         "peanut_",       "poly_",
+    "psoft_",       "pvera_lambda_", "randlora_",
+    "road_",        "shadow_",       "shira_",
+    "supertuning_", "tinylora_",     "trainable_tokens_",
+    "unilora_",     "vblora_",       "vera_",
+    "waveft_",      "xlora_"};
+
 using Parts = std::span<const std::string_view>;
 
 std::vector<std::string_view> split(std::string_view name) {
@@ -62,6 +79,15 @@ bool is_of_other_adapter(std::string_view part) {
   return part.starts_with("lora_") || part.starts_with("vera_") || part == "token_adapter";
 }
 
+bool is_of_other_tuner(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return false;
+  const auto parts = split(name.substr(kPrefix.size()));
+  return std::any_of(parts.begin(), parts.end(), [](std::string_view part) {
+    return std::any_of(kOtherTuners.begin(), kOtherTuners.end(),
+                       [part](std::string_view begins) { return part.starts_with(begins); });
+  });
+}
+
 std::size_t find_part(Parts parts, std::string_view wanted) {
   return static_cast<std::size_t>(std::find(parts.begin(), parts.end(), wanted) - parts.begin());
 }
@@ -88,6 +114,7 @@ LoraName of_adapter(Parts parts, std::size_t at) {
 }  // namespace
 
 bool is_lora_name(std::string_view name) {
+  if (is_of_other_tuner(name)) return true;
   const auto parts = split(name);
   return std::any_of(parts.begin(), parts.end(), [](std::string_view part) {
     return std::find(kLoraParts.begin(), kLoraParts.end(), part) != kLoraParts.end();
@@ -95,13 +122,17 @@ bool is_lora_name(std::string_view name) {
 }
 
 LoraName parse_lora_name(std::string_view name) {
+  LoraName result;
+  if (is_of_other_tuner(name)) {
+    result.role = LoraRole::kOtherKind;
+    return result;
+  }
   if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
   const auto all = split(name);
   const Parts parts(all);
   const auto other = std::find_if(parts.begin(), parts.end(), is_of_other_adapter);
   if (other != parts.end())
     return of_adapter(parts, static_cast<std::size_t>(other - parts.begin()));
-  LoraName result;
   const std::size_t copy = find_part(parts, "modules_to_save");
   if (copy < parts.size()) {
     if (copy == 0 || copy + 2 >= parts.size()) {
@@ -135,6 +166,7 @@ std::string saved_adapter_name(const LoraName& name) {
     case LoraRole::kModel:
     case LoraRole::kOriginal:
     case LoraRole::kTrainedCopy:
+    case LoraRole::kOtherKind:
     case LoraRole::kUnknown: break;
   }
   return saved + name.model_name;

@@ -8,8 +8,8 @@ namespace shardkit::hf {
 
 /// Whether a tensor belongs to a LoRA-wrapped model: some part of the name between dots is one of
 /// lora_A, lora_B, lora_embedding_A, lora_embedding_B, lora_magnitude_vector, base_layer,
-/// modules_to_save, original_module (peft 0.18, tuners/lora/layer.py and utils/other.py). Such a
-/// state dict is no plain model until the adapter is folded in.
+/// modules_to_save, original_module (peft 0.18, tuners/lora/layer.py and utils/other.py), or it is
+/// of kOtherKind. Such a state dict is no plain model until the adapter is folded in.
 bool is_lora_name(std::string_view name);
 
 /// What a tensor of such a state dict is.
@@ -23,12 +23,14 @@ enum class LoraRole {
   kEmbeddingA,
   kEmbeddingB,
   kMagnitude,  ///< of DoRA
+  kOtherKind,  ///< of an adapter that is no LoRA: LoHa, IA3, OFT, ...
   kUnknown,    ///< of an adapter, but of no form that is known here
 };
 
 struct LoraName {
   LoraRole role = LoraRole::kModel;
-  /// The module that the adapter belongs to, or that was copied; of kModel and kUnknown empty.
+  /// The module that the adapter belongs to, or that was copied; of kModel, kOtherKind and kUnknown
+  /// empty.
   std::string module;
   /// Of an adapter's tensor; empty where the name has none, as in a saved adapter.
   std::string adapter;
@@ -40,7 +42,9 @@ struct LoraName {
 /// "modules_to_save.ADAPTER" are taken out.
 ///
 /// kUnknown: another part that begins with lora_ or vera_, an adapter inside a trained copy,
-/// token_adapter (trainable_token_indices), or more parts than a form has.
+/// token_adapter (trainable_token_indices), or more parts than a form has. kOtherKind: a name with
+/// "base_model.model." in front of which a part begins as one of peft's other tuners begins its
+/// parameters.
 /// @param name  without FSDP's wrapper parts
 LoraName parse_lora_name(std::string_view name);
 

@@ -22,7 +22,12 @@ constexpr std::string_view kDefaultAdapter = "default";
 
 bool is_of_adapter(hf::LoraRole role) {
   return role != hf::LoraRole::kModel && role != hf::LoraRole::kOriginal &&
-         role != hf::LoraRole::kUnknown;
+         role != hf::LoraRole::kOtherKind && role != hf::LoraRole::kUnknown;
+}
+
+Error other_kind(std::string_view name) {
+  return Error(ErrorCode::kUnsupported, "a tensor of an adapter of another kind than LoRA")
+      .of_tensor(name);
 }
 
 /// peft's other tuners (LoHa, LoKr, OFT, IA3, LN tuning, ...) wrap modules as LoRA does: beside
@@ -39,8 +44,7 @@ Status check_wrapped_modules(const Catalog& catalog, const std::vector<hf::LoraN
     const std::string_view name = catalog.tensors[i].name;
     for (std::size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1))
       if (!name.substr(dot).starts_with(kWrapped) && wrapped.contains(name.substr(0, dot)))
-        return Error(ErrorCode::kUnsupported, "a tensor of an adapter of another kind than LoRA")
-            .of_tensor(std::string(name));
+        return other_kind(name);
   }
   return {};
 }
@@ -270,6 +274,8 @@ Result<std::optional<LoraAdapter>> find_lora_adapter(FileSystem& fs, const Merge
                                                      const LoraChoice& choice) {
   std::set<std::string> present;
   for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].role == hf::LoraRole::kOtherKind)
+      return other_kind(source.catalog->tensors[i].name);
     if (names[i].role == hf::LoraRole::kUnknown)
       return Error(ErrorCode::kUnsupported, "a tensor of an adapter of unknown form")
           .of_tensor(source.catalog->tensors[i].name);

@@ -422,6 +422,11 @@ TEST_F(LoraTest, AdaptersOfOtherKindsAreRefused) {
       EXPECT_THAT(merge(), Fails(ErrorCode::kUnsupported, "another kind than LoRA: tensor '"))
           << part;
     }
+    // The adapter alone, as it is trained and saved.
+    options_.lora.mode = LoraMode::kAdapter;
+    write(make_dict({{"base_model.model.m.q." + std::string(part), float_tensor({1, 2}, {1, 2})}}));
+    EXPECT_THAT(merge(), Fails(ErrorCode::kUnsupported, "another kind than LoRA: tensor '"))
+        << part;
   }
 }
 
