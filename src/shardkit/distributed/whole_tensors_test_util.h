@@ -124,7 +124,7 @@ const T& entry(const Dict& dict, const std::string& key) {
 inline std::vector<float> floats(const Tensor& tensor) {
   const std::string bytes = dense_bytes(tensor);
   std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 
