@@ -211,7 +211,7 @@ std::string sum_of_addends(const Sharding& sharding) {
     const std::string bytes =
         testing::dense_bytes(testing::numbered_tensor(DType::kInt64, sharding.shape, seed));
     std::vector<std::uint64_t> addend(elements);
-    std::memcpy(addend.data(), bytes.data(), bytes.size());
+    if (elements > 0) std::memcpy(addend.data(), bytes.data(), bytes.size());
     for (std::size_t i = 0; i < elements; ++i) sums[i] += addend[i];
   }
   return std::string(reinterpret_cast<const char*>(sums.data()), elements * sizeof(sums[0]));
