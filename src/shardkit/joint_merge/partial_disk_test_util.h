@@ -7,12 +7,12 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "shardkit/io/file_system.h"
 #include "shardkit/io/path.h"
+#include "shardkit/testing/forwarding_file_system.h"
 
 namespace shardkit::testing {
 
@@ -33,15 +33,15 @@ class FileAt final : public RandomAccessFile {
   const std::string path_;
 };
 
-class PartialDisk final : public FileSystem {
+class PartialDisk final : public ForwardingFileSystem {
  public:
   /// @param base  outlives this
   /// @param lacks  whether a path is not there
   PartialDisk(FileSystem& base, std::function<bool(const std::string&)> lacks)
-      : base_(base), lacks_(std::move(lacks)) {}
+      : ForwardingFileSystem(base), lacks_(std::move(lacks)) {}
   /// @param name  of what is there instead, at `file`
   PartialDisk(FileSystem& base, std::string name, std::string file)
-      : base_(base),
+      : ForwardingFileSystem(base),
         lacks_([](const std::string&) { return false; }),
         name_(std::move(name)),
         file_(std::move(file)) {}
@@ -64,28 +64,6 @@ class PartialDisk final : public FileSystem {
       });
     return entries;
   }
-  Result<std::unique_ptr<WritableFile>> create(const std::string& path) override {
-    return base_.create(path);
-  }
-  Result<std::unique_ptr<WritableFile>> open_to_write(const std::string& path) override {
-    return base_.open_to_write(path);
-  }
-  Result<std::unique_ptr<FileLock>> lock(const std::string& path,
-                                         std::string_view holder) override {
-    return base_.lock(path, holder);
-  }
-  Status make_directory(const std::string& path) override { return base_.make_directory(path); }
-  Status rename(const std::string& from, const std::string& to) override {
-    return base_.rename(from, to);
-  }
-  Status exchange(const std::string& a, const std::string& b) override {
-    return base_.exchange(a, b);
-  }
-  Status remove_all(const std::string& path) override { return base_.remove_all(path); }
-  Status sync_directory(const std::string& path) override { return base_.sync_directory(path); }
-  Result<std::uint64_t> free_bytes(const std::string& path) override {
-    return base_.free_bytes(path);
-  }
 
  private:
   static Error missing(const std::string& path) {
@@ -93,7 +71,6 @@ class PartialDisk final : public FileSystem {
   }
   const std::string& at(const std::string& path) const { return path == name_ ? file_ : path; }
 
-  FileSystem& base_;
   const std::function<bool(const std::string&)> lacks_;
   const std::string name_;
   const std::string file_;
