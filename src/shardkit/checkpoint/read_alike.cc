@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <variant>
 #include <vector>
 
 #include "shardkit/base/checked_math.h"
 #include "shardkit/base/dims.h"
+#include "shardkit/layout/implied_shard_order.h"
 
 namespace shardkit {
 namespace {
@@ -20,26 +22,16 @@ bool moves_elements(const Placement& placement) {
 using MeshDimsByTensorDim = std::map<std::int64_t, std::vector<std::size_t>>;
 
 // The order in which mesh dimensions cut each tensor dimension, first cut first; empty: left to
-// right. A StridedShard cuts after as many shards as its split factor says, if there is such a
-// place for all (torch 2.13: _dtensor_spec.py _maybe_convert_StridedShard_to_shard_order).
+// right.
 MeshDimsByTensorDim orders_of_cutting(const Sharding& sharding) {
+  const auto stored = sharding.shard_order.empty()
+                          ? implied_shard_order(sharding, SplitFactors::kOrder)
+                          : std::optional(sharding.shard_order);
   MeshDimsByTensorDim orders;
-  for (const ShardOrder& order : sharding.shard_order)
+  if (!stored) return orders;
+  for (const ShardOrder& order : *stored)
     for (const std::int64_t d : order.mesh_dims)
       orders[order.tensor_dim].push_back(static_cast<std::size_t>(d));
-  if (!orders.empty()) return orders;
-  for (std::size_t d = sharding.placements.size(); d-- > 0;) {
-    const auto tensor_dim = sharded_dim(sharding.placements[d]);
-    if (!tensor_dim) continue;
-    const auto* strided = std::get_if<StridedShard>(&sharding.placements[d]);
-    const std::int64_t wanted = strided ? strided->split_factor : 1;
-    std::vector<std::size_t>& order = orders[*tensor_dim];
-    std::int64_t shards = 1;
-    auto place = order.begin();
-    while (place != order.end() && shards != wanted) shards *= sharding.mesh->shape()[*place++];
-    if (shards != wanted) return {};
-    order.insert(place, d);
-  }
   return orders;
 }
 

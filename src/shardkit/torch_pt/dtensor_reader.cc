@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
-#include <optional>
-#include <variant>
 
 #include "shardkit/base/hash.h"
+#include "shardkit/layout/implied_shard_order.h"
 #include "shardkit/torch_pt/sharding_hash_internal.h"
 
 namespace shardkit {
@@ -38,31 +36,6 @@ std::size_t content_bytes(const Sharding& sharding) {
   for (const ShardOrder& entry : sharding.shard_order)
     bytes += sizeof(ShardOrder) + entry.mesh_dims.size() * sizeof(std::int64_t);
   return bytes;
-}
-
-/// The shard_order that placements stand for alone: mesh dimensions from left to right, or in the
-/// order that split factors tell, each of which is the number of pieces that the mesh dimensions
-/// before it make; none where they tell none (torch 2.10 and 2.13, _dtensor_spec.py
-/// compute_default_shard_order and _maybe_convert_StridedShard_to_shard_order).
-std::optional<std::vector<ShardOrder>> order_of(const Sharding& sharding, bool by_split_factors) {
-  if (sharding.placements.size() != sharding.mesh->shape().size()) return std::nullopt;
-  std::map<std::int64_t, std::vector<std::int64_t>> order;
-  for (std::size_t m = sharding.placements.size(); m-- > 0;) {
-    const auto dim = sharded_dim(sharding.placements[m]);
-    if (!dim) continue;
-    const auto* strided = std::get_if<StridedShard>(&sharding.placements[m]);
-    const std::int64_t split_factor = strided && by_split_factors ? strided->split_factor : 1;
-    std::vector<std::int64_t>& mesh_dims = order[*dim];
-    std::int64_t pieces = 1;  // of part of the mesh: no more than its ranks
-    auto at = mesh_dims.begin();
-    for (; pieces != split_factor && at != mesh_dims.end(); ++at)
-      pieces *= sharding.mesh->shape()[static_cast<std::size_t>(*at)];
-    if (pieces != split_factor) return std::nullopt;
-    mesh_dims.insert(at, static_cast<std::int64_t>(m));
-  }
-  std::vector<ShardOrder> entries;
-  for (auto& [dim, mesh_dims] : order) entries.push_back({dim, std::move(mesh_dims)});
-  return entries;
 }
 
 }  // namespace
@@ -255,7 +228,8 @@ Status DTensorReader::read_shard_order(const PtAttributes& spec, Sharding& shard
     SHARDKIT_TRY(objects_.charge(made.mesh_dims.size() * sizeof(std::int64_t), parts[1]));
     read.push_back(std::move(made));
   }
-  if (read != order_of(sharding, false) && read != order_of(sharding, true))
+  if (read != implied_shard_order(sharding, SplitFactors::kNoOrder) &&
+      read != implied_shard_order(sharding, SplitFactors::kOrder))
     sharding.shard_order = std::move(read);
   return {};
 }
